@@ -1,10 +1,10 @@
 /**
- * What a batch of pods costs the agent's process alone, over a runtime in memory (`bench/memory-runtime.ts`), in turns with
- * another build where one is named.
+ * Measures the CPU that the agent's process alone takes for a batch of pods, over a runtime in memory
+ * (`bench/memory-runtime.ts`), in turns with another build if one is named.
  *
  *   node bench/agent.ts [--rounds 4] [--pods 30] [--batches 3] [--beside CHECKOUT]
  *
- * CPU is the kernel's figure for the threads of the process, so that a load beside it moves it little.
+ * CPU is the kernel's figure for the threads of the process, so other load on the machine hardly changes it.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -28,9 +28,9 @@ const { values: flags } = parseArgs({
 const [rounds, pods, batches] = [Number(flags.rounds), Number(flags.pods), Number(flags.batches)];
 
 const NANOS_PER_MILLI = 1e6;
-/** After a start or a removal, until what it left to do is done. */
+/** After a start or a removal: the time until the agent has finished the work that follows. */
 const SETTLE_MS = 1_500;
-/** Until a process at rest has given its memory back. */
+/** The time until an idle process has returned memory. */
 const REST_MS = 5_000;
 const IMAGE = 'localhost/bb:1';
 
@@ -42,7 +42,7 @@ const builds: Build[] = [
   ...(flags.beside === undefined ? [] : [{ name: 'beside', entry: join(flags.beside, 'src/bin/statelet.js') }]),
   { name: 'this', entry: STATELET },
 ];
-/** By measure and build. */
+/** By measure, the values of each build. */
 const figures = new Map<string, Map<string, number[]>>();
 
 function note(measure: string, build: string, value: number): void {
@@ -50,7 +50,7 @@ function note(measure: string, build: string, value: number): void {
   figures.set(measure, ofMeasure.set(build, [...(ofMeasure.get(build) ?? []), value]));
 }
 
-/** Milliseconds of CPU: of all threads, and of those that compile for V8. */
+/** Milliseconds of CPU: of all threads, and of V8's compiler threads. */
 function cpuOf(pid: number): { all: number; compiling: number } {
   const used = { all: 0, compiling: 0 };
   for (const thread of readdirSync(`/proc/${pid}/task`)) {

@@ -1,6 +1,6 @@
 /**
- * A user of the API server with a connection of their own: posts and deletes pods, and sees on a watch what becomes of
- * them. Moments are those at which this process read the event.
+ * A user of the API server with a connection of its own: posts and deletes pods, and follows them on a watch. Times are
+ * those at which this process received the event.
  */
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -11,7 +11,7 @@ import type { ApiServer } from '../test/fakes/api-server/index.ts';
 
 const TOKEN = 'bench';
 const PODS = '/api/v1/namespaces/default/pods';
-/** Ninety pods at once on a busy machine take a quarter of it. */
+/** Ninety pods at once take a quarter of this on a busy machine. */
 const PATIENCE_MS = 120_000;
 
 interface PodEvent {
@@ -60,7 +60,7 @@ export class ApiUser {
     this.#waiters = this.#waiters.filter((waiter) => !isMeant(waiter));
   }
 
-  /** When (`performance.now()`) the watch first says of the pod, from now on, what `matches` waits for. */
+  /** The time (`performance.now()`) of the pod's next event on the watch for which `matches` is true. */
   when(name: string, matches: Matches): Promise<number> {
     return new Promise((done, fail) => {
       const late = () =>
@@ -78,12 +78,12 @@ export class ApiUser {
     return this.#server.store.get('v1', 'pods', name, 'default')?.status ?? 'there is no such pod';
   }
 
-  /** Resolves when the API server has the pod. */
+  /** Resolves when the API server has stored the pod. */
   async post(pod: object): Promise<void> {
     await (await this.#request('POST', PODS, JSON.stringify(pod))).body.dump();
   }
 
-  /** POST of the pod to the event that says that it runs: milliseconds. */
+  /** Milliseconds from the POST of the pod to the event that shows it running. */
   async start(pod: { readonly metadata: { readonly name: string } }): Promise<number> {
     const running = this.when(pod.metadata.name, isRunning);
     const startedAt = performance.now();
@@ -91,7 +91,7 @@ export class ApiUser {
     return (await running) - startedAt;
   }
 
-  /** DELETE of the pod to the event that says that it is gone: milliseconds. */
+  /** Milliseconds from the DELETE of the pod to the event of its removal. */
   async remove(name: string): Promise<number> {
     const deleted = this.when(name, isDeleted);
     const startedAt = performance.now();

@@ -1,11 +1,11 @@
 /**
- * Whether the authors of pods hold up the pods of others: a batch beside a hundred pods that attack, and the same batch
- * beside as many that do no harm, with the agent's health asked all the while.
+ * Measures whether pods of one author delay pods of another: a batch beside a hundred attacking pods, and the same
+ * batch beside as many harmless ones, while the agent's health is requested all the time.
  *
  *   node bench/attacking-pods.ts [--rounds 2] [--pods 30] [--attackers 100]
  *
- * An attacker has 200 containers whose image is not there, variables that double, 1,000 ports or 5,000 variables; a
- * tenth of them is replaced by another one each second while the batch starts. Needs containerd (as `npm test` does).
+ * An attacker has 200 containers with a missing image, variables that double, 1,000 ports or 5,000 variables. While the
+ * batch starts, a tenth of the attackers is replaced each second. Requires containerd (as `npm test` does).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -25,7 +25,7 @@ const { values: flags } = parseArgs({
   },
 });
 const [rounds, pods, attackers] = [flags.rounds, flags.pods, flags.attackers].map(Number) as [number, number, number];
-/** What the first start of so many pods leaves to do: back-offs, statuses, events. */
+/** The time until the work that follows the first start of so many pods is done: back-offs, statuses, events. */
 const SETTLE_MS = 15_000;
 const REPLACE_PERIOD_MS = 1_000;
 const REPLACED_SHARE = 10;
@@ -36,7 +36,7 @@ const container = (image: string, more: object) => ({
 });
 const doubling = (at: number) => ({ name: `V${at}`, value: at === 0 ? 'x' : `$(V${at - 1})$(V${at - 1})` });
 
-/** One attack each; all names differ from one writing to the next, so that each is another pod. */
+/** One attack each. All names differ each time, so that each manifest is a new pod. */
 const ATTACKS: readonly ((image: string) => object)[] = [
   () => ({ containers: many(200, (at) => ({ name: `c${at}`, image: 'not-there:1', imagePullPolicy: 'Never' })) }),
   (image) => container(image, { env: many(24, doubling) }),
@@ -51,7 +51,10 @@ function write(node: TestNode, image: string, at: number, attacks: boolean): voi
   node.write(`other-${at}.json`, { ...pod, metadata });
 }
 
-/** Seconds from the first manifest until all are said to run: the runtime's events are of the others, too. */
+/**
+ * Seconds from the first manifest until all pods of the batch are reported as running. The runtime's events cannot
+ * tell, because they include those of the other pods.
+ */
 async function batch(node: TestNode, image: string, name: string): Promise<number> {
   const names = new Set(many(pods, (at) => `${name}-${at}`));
   const from = node.log.length;
@@ -68,7 +71,7 @@ function removeBatch(node: TestNode, name: string): void {
   for (let at = 0; at < pods; at++) node.remove(`${name}-${at}.json`);
 }
 
-/** Seconds of the batch beside the others. */
+/** Seconds for the batch beside the other pods. */
 async function beside(attacks: boolean): Promise<number> {
   const { image, endpoint } = containerd;
   const node = new TestNode({ endpoint, configuration: `maxPods: ${2 * (pods + attackers)}` });

@@ -1,11 +1,11 @@
 /**
- * The least process that could be an agent: the control of how fast ours boots, and of what it weighs.
+ * A minimal agent: the control for the duration of our start and for our memory.
  *
  *   node bench/bare-agent.ts healthz PORT
  *   node bench/bare-agent.ts start ENDPOINT FILE     the three calls for the pod whose requests are in the file
  *   node bench/bare-agent.ts inspect ENDPOINT        the status of every pod and container, once; then it waits
  *
- * Says `ready` when it has done its work, and stays until it is killed.
+ * Prints `ready` when its work is done, and then runs until it is killed.
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';

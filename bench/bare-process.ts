@@ -1,4 +1,4 @@
-/** Runs `bench/bare-agent.ts`, the control of what a process costs before it does anything of its own. */
+/** Runs `bench/bare-agent.ts`, the control for the cost of a process without work of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

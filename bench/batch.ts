@@ -1,4 +1,4 @@
-/** A batch of equal pods, written as fast as files are, and the health of the agent meanwhile. */
+/** A batch of equal pods, written without pauses, and the health of the agent meanwhile. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SLEEP, shellPod, type TestNode } from '../test/support/daemon.ts';
 import type { Bench } from './pod-life.ts';
@@ -20,7 +20,7 @@ export const removeBatch = (node: TestNode, pods: number): void => {
   for (let i = 0; i < pods; i++) node.remove(`pod-${i}.json`);
 };
 
-/** Asks for the agent's health until `work` is done; the second value says in words how it was. */
+/** Requests the agent's health until `work` is done; the second value describes the answers in words. */
 export async function withHealth<T>(node: TestNode, work: () => Promise<T>): Promise<readonly [T, string]> {
   const waits: number[] = [];
   let refused = 0;

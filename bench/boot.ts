@@ -1,4 +1,4 @@
-/** From exec to the first answer of /healthz, and to the first container of a manifest that was waiting. */
+/** Measures the time from exec to the first answer of /healthz, and to the first container of an existing manifest. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually, SLEEP, shellPod } from '../test/support/daemon.ts';

@@ -1,4 +1,4 @@
-/** A daemon on a containerd of its own that is a node of a cluster of its own, and a user of that cluster. */
+/** A daemon on a containerd of its own, as the node of a cluster of its own, and a user of that cluster. */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ApiServer, startApiServer } from '../test/fakes/api-server/index.ts';
@@ -12,7 +12,10 @@ interface NodeStatus {
   readonly conditions?: readonly { readonly type: string; readonly status: string }[];
 }
 
-/** A pod that is bound to the node and ends at once when it is told to; no token, for raw CRI has none either. */
+/**
+ * A pod that is bound to the node and ends at once on the stop signal. It has no token, as the pods of raw CRI calls
+ * have none.
+ */
 export function boundPod(name: string, { image }: Containerd) {
   return shellPod(name, image, SLEEP, { nodeName: NODE, automountServiceAccountToken: false, dnsPolicy: 'Default' });
 }
@@ -36,7 +39,7 @@ export class ClusterNode {
     return cluster;
   }
 
-  /** Resolves when the API server holds the node for ready. */
+  /** Resolves when the API server reports the node as ready. */
   async start(): Promise<void> {
     await this.node.start();
     await eventually('the node is ready', () => {
@@ -45,13 +48,13 @@ export class ClusterNode {
     });
   }
 
-  /** What the daemon asked the API server for since then (milliseconds since the epoch), as `METHOD path`. */
+  /** The requests of the daemon to the API server since this time (milliseconds since the epoch), as `METHOD path`. */
   requestsSince(sinceMs: number): string[] {
     const own = this.server.requests.filter(({ atMs, user }) => atMs >= sinceMs && user === `system:node:${NODE}`);
     return own.map(({ method, path }) => `${method} ${path.split('?')[0]}`);
   }
 
-  /** Every warning that the daemon has written about a pod. */
+  /** The warnings of the daemon about pods. */
   troubles(): string[] {
     const warnings = this.server.store.list('v1', 'events', 'default').filter(({ type }) => type === 'Warning');
     const ofPods = warnings.filter(({ involvedObject }) => (involvedObject as { kind?: string }).kind === 'Pod');
@@ -65,7 +68,7 @@ export class ClusterNode {
   }
 }
 
-/** Bytes of all files below; files that go meanwhile do not count. */
+/** Bytes of all files below a folder; files that disappear meanwhile do not count. */
 export function bytesBelow(directory: string): number {
   return readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -1,10 +1,11 @@
 /**
- * A node of a cluster: a pod from its POST to Running and from its DELETE to DELETED on a watch, beside raw calls of
- * CRI in the same run; what that costs the API server and the journal; ninety pods at once; a quiet minute.
+ * Measures a node of a cluster: a pod from its POST to Running and from its DELETE to DELETED on a watch, compared with
+ * raw CRI calls in the same run; the requests to the API server and the bytes of the journal for it; ninety pods at
+ * once; an idle minute.
  *
  *   node bench/cluster.ts [--rounds 2] [--samples 10] [--pods 90] [--idle 60] [--only life,batch,idle]
  *
- * Needs containerd. The API server is the one of the tests, in this process.
+ * Requires containerd. The API server is that of the tests, in this process.
  */
 import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,7 +22,7 @@ import { load, type Measure, median, percentile, printMeasures, printTable } fro
 
 /** Longer than every period that an agent may poll with, so that no phase is favoured. */
 const PHASE_MS = 1_000;
-/** After a pod, until what is written late about it is written: status (10 s at most) and events. */
+/** After a pod: the time until its late writes are done, its status (10 s at most) and events. */
 const SETTLE_MS = 12_000;
 
 const { values: flags } = parseArgs({
@@ -91,7 +92,7 @@ async function ourLives(bench: Bench, cluster: ClusterNode, costs: Costs): Promi
     const asked = cluster.requestsSince(postedAtMs).filter((each) => each.includes(`/pods/${name}`));
     const stopMs = await cluster.user.remove(name);
     await untilEmpty(bench);
-    // The first one waits for what the node has just begun to follow.
+    // The first pod also waits for the objects that the node has just begun to follow.
     if (i === 0) continue;
     lives.start.push(startMs);
     lives.stop.push(stopMs);
@@ -102,7 +103,7 @@ async function ourLives(bench: Bench, cluster: ClusterNode, costs: Costs): Promi
   return lives;
 }
 
-/** A daemon of its own, so that no other node reaps raw pods as orphans. */
+/** Runs a daemon only for this use, because the daemon of a node removes raw pods as orphaned. */
 async function withNode<T>(bench: Bench, use: (cluster: ClusterNode) => Promise<T>): Promise<T> {
   const cluster = await ClusterNode.create(bench.containerd);
   try {
@@ -112,7 +113,7 @@ async function withNode<T>(bench: Bench, use: (cluster: ClusterNode) => Promise<
     throw new Error(`${(error as Error).message}\n${cluster.node.log}`, { cause: error });
   } finally {
     await cluster.close();
-    // What the daemon asked for last may still be on its way.
+    // The last requests of the daemon may still be under way.
     await eventually('the runtime is empty', () => removeAll(bench.client).then(() => true));
   }
 }
@@ -182,7 +183,7 @@ async function batch(bench: Bench, requests: PodRequests): Promise<Result> {
   return { measures: [speed], rows };
 }
 
-/** A node with one pod of which nothing changes. */
+/** Measures a node with one pod that does not change. */
 async function idle(bench: Bench): Promise<Result> {
   const seconds = Number(flags.idle);
   console.log(`${seconds} s idle, load ${load()}`);

@@ -1,8 +1,8 @@
 /**
- * The control: the calls of CRI that a pod cannot do without, made one after the other by a bare client.
+ * The control: the CRI calls that each pod needs, made one after the other by a plain client.
  *
- * The requests are those that Statelet itself sent for a pilot pod, taken from its journal, with another name and uid:
- * same labels, mounts, cgroup and security context. Its files are written before the clock starts.
+ * The requests are those that Statelet sent for a pilot pod, taken from its journal, with another name and uid: same
+ * labels, mounts, cgroup and security context. The files of the pod are written before the measurement starts.
  */
 import { randomUUID } from 'node:crypto';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
@@ -17,7 +17,7 @@ type Files = InputOf<(typeof hostOperations)['host.preparePod']>;
 type RunPodSandbox = InputOf<(typeof criOperations)['cri.runPodSandbox']>;
 type CreateContainer = InputOf<(typeof criOperations)['cri.createContainer']>;
 
-/** Nothing here takes a second; a call that takes thirty has failed. */
+/** No call here takes a second; a call that takes thirty has failed. */
 export const CALL = { timeoutMs: 30_000 };
 
 export interface PodRequests {
@@ -29,7 +29,7 @@ export interface PodRequests {
 const effectsIn = (journal: string): EffectRecord[] =>
   [...readJournal(journal).records].filter((record) => record.k === 'effect');
 
-/** What was asked for the pod `name` (as the node knows it), by the effects of its journal. */
+/** The requests for the pod `name` (its name on the node), from the effects in the journal. */
 export function requestsOf(journal: string, name: string): PodRequests {
   const effects = effectsIn(journal);
   const inputs = <T>(operation: string) =>
@@ -87,7 +87,7 @@ export async function startContainer(
   return container_id;
 }
 
-/** Removes every sandbox of the runtime with all that is in it. */
+/** Removes every sandbox of the runtime with its containers. */
 export async function removeAll(client: RuntimeClient): Promise<void> {
   const { items } = await client.call('ListPodSandbox', {}, CALL);
   for (const { id } of items) {

@@ -1,6 +1,6 @@
 /**
- * What one pod with many containers costs, from its manifest until all of them run: CPU a container, and the longest
- * turn, over the world of the tests, whose runtime answers at once.
+ * Measures one pod with many containers, from its manifest until all of them run: CPU per container, and the longest
+ * turn, in the world of the tests, whose runtime answers at once.
  *
  *   node bench/crowded-pod.ts [--containers 10,100,200,500,1000]
  */

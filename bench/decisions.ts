@@ -1,10 +1,10 @@
 /**
- * What the start of a pod takes in decisions: inputs, records, events of XState, digests, calls of CRI. Counts, no
- * times, over the world of the tests: equal on every machine, and it may run beside anything.
+ * Counts the decisions for the start of a pod: inputs, records, events of XState, digests, CRI calls. The run is in the
+ * world of the tests and the counts are no times, so they are equal on every machine and under any load.
  *
  *   node bench/decisions.ts [--pods 1,30] [--kinds 15]
  *
- * Below the counts are the kinds of records with the most bytes, of the last number of pods.
+ * Below the counts are the kinds of records with the most bytes, for the last number of pods.
  */
 import { parseArgs } from 'node:util';
 import { type Decisions, decisionsOf } from '../test/support/decisions.ts';

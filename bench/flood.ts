@@ -1,7 +1,7 @@
 /**
- * A flood of pods: how long an agent takes to run them all when they come at once, what a pod that comes in the middle
- * waits for, and how long /healthz and a decision are silent meanwhile. The runtime has no containers
- * (`bench/memory-runtime.ts`), so that the agent is the limit.
+ * Measures a flood of pods: how long an agent takes until all pods run that come at once, how long a pod waits that
+ * comes in the middle, and the longest time without an answer of /healthz and without a decision. The runtime has no
+ * containers (`bench/memory-runtime.ts`), so that the agent is the limit.
  *
  *   node bench/flood.ts [--pods 1000] [--source file|api]
  */
@@ -26,9 +26,9 @@ const NODE = 'node1';
 const IMAGE = 'localhost/bb:1';
 const LIMIT_MS = 30 * 60_000;
 const ASK_MS = 50;
-/** After the start, until what it left to do is done. */
+/** After the start: the time until the agent has finished the work that follows. */
 const SETTLE_MS = 2_000;
-/** In the flood, when the pod comes whose start is measured. */
+/** The time after the first pod at which the measured pod comes. */
 const LATE_AFTER_MS = 1_500;
 
 async function contentsOf(runtime: ChildProcess): Promise<Contents> {
@@ -38,7 +38,7 @@ async function contentsOf(runtime: ChildProcess): Promise<Contents> {
   return (await answer)[0] as Contents;
 }
 
-/** How long each question took, until `stop`. */
+/** Asks again and again until the returned function is called, which resolves with the duration of each answer. */
 function asked(question: () => Promise<unknown>): () => Promise<number[]> {
   const times: number[] = [];
   const stop = new AbortController();
@@ -61,7 +61,7 @@ function asked(question: () => Promise<unknown>): () => Promise<number[]> {
 const shown = (times: readonly number[]): string =>
   `p50 ${percentile(times, 50).toFixed(1)}, p99 ${percentile(times, 99).toFixed(1)}, longest ${Math.max(...times).toFixed(0)} ms`;
 
-/** Gives the pods to the node, as files or by the API server. */
+/** Writes the pods for the node, as files or to the API server. */
 interface Source {
   readonly flags: readonly string[];
   put(name: string): Promise<void>;

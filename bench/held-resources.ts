@@ -1,4 +1,4 @@
-/** What a daemon and what runs for it hold of the machine: counted before and after, so that a leak shows. */
+/** The resources of the machine that a daemon and its helpers hold, counted before and after a run to find leaks. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
@@ -10,7 +10,7 @@ import { family } from './process-cost.ts';
 const CGROUPS = '/sys/fs/cgroup';
 const LINKS = '/sys/class/net';
 
-/** Each by its name in the table; none may grow with the pods that came and went. */
+/** By its name in the table, the count of each resource; none may grow with pods that have ended. */
 export type HeldResources = Readonly<Record<string, number>>;
 
 interface Where {
@@ -19,7 +19,7 @@ interface Where {
   readonly client: RuntimeClient;
 }
 
-/** Nothing when it is not there; a folder may go while it is read. */
+/** Empty if there is no such file; a folder may disappear while it is read. */
 const unlessGone = <T>(read: () => readonly T[]): readonly T[] => {
   try {
     return read();
@@ -56,7 +56,7 @@ function mountsBelow(folders: readonly string[]): number {
 const cgroupsBelow = (root: string): number =>
   readdirSync(CGROUPS).flatMap((hierarchy) => foldersBelow(join(CGROUPS, hierarchy, root))).length;
 
-/** Ports of the bridge that the containerd's own network has: one a running pod. */
+/** Ports of the bridge in the private network of containerd: one for each running pod. */
 function veths({ directory }: Containerd): number {
   const network = JSON.parse(readFileSync(join(directory, 'cni/10-statelet.conflist'), 'utf8')) as {
     readonly plugins: readonly { readonly bridge?: string }[];

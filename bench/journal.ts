@@ -1,11 +1,11 @@
 /**
- * What a journal of real decisions costs: a boot of the scripted node with many pods at once, in virtual time.
+ * Measures a journal of real decisions: a start of the scripted node with many pods at once, in virtual time.
  *
  *   node bench/journal.ts [--pods 110] [--records 1000000] [--rounds 4]
  *
- * Prints bytes, the speed of a replay, and what recording takes beside deciding (CPU of the process). With `--records`
- * the boot's records are written again and again, each time of other pods, until there are so many, and the commands
- * that explain a journal are run on it, each in a process of its own.
+ * Prints bytes, the speed of a replay, and the cost of recording compared with deciding (CPU of the process). With
+ * `--records`, the records of the start are repeated for other pods until there are that many, and the commands that
+ * explain a journal run on them, each in a process of its own.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -33,9 +33,9 @@ const { values: flags } = parseArgs({
 });
 const [pods, wanted, rounds] = [Number(flags.pods), Number(flags.records), Number(flags.rounds)];
 const DOOR = join(import.meta.dirname, '../src/bin/statelet.js');
-/** After it all pods run and what follows a start is done. */
+/** After this time all pods run, and the work that follows a start is done. */
 const BOOT_MS = 20_000;
-/** What a copy of the boot has in the place of `$1`. */
+/** The uid of a pod in a copy of the start. */
 const UID = (copy: number, pod: number): string =>
   `0f4b8f3e-9a66-4c52-${String(copy).padStart(4, '0')}-2f5d1c1c${String(pod).padStart(4, '0')}`;
 const UIDS = /0f4b8f3e-9a66-4c52-0000-/g;
@@ -117,7 +117,7 @@ async function measure(directory: string, node: BootNode): Promise<void> {
   );
 }
 
-/** The boot, then its pods again and again under other names, a second later each time. */
+/** The start, and then its pods repeatedly under other names, each time a second later. */
 function* many({ records }: BootNode): Generator<KernelRecord> {
   yield* records;
   const first = records.findIndex((record) => record.k === 'in' && record.event.type === 'manifests.changed');

@@ -1,6 +1,7 @@
 /**
- * What the kernel costs: CPU per input without a journal (the control), with NDJSON and checksum, and the speed of
- * replay. Prints a table; ratios to the control of the same run are what counts, for machines drift.
+ * Measures the kernel: CPU per input without a journal (the control), with NDJSON and checksum, and the speed of a
+ * replay. Prints a table. Only the ratios to the control of the same run are comparable, because the speed of a machine
+ * varies.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +17,7 @@ const PODS = 100;
 const INPUTS = 100_000;
 const ROUNDS = 3;
 
-/** The machine of the study: 8 states in a ring, a guard and an assign on every event. */
+/** The measured machine: 8 states in a ring, a guard and an assign on every event. */
 const names = ['pending', 'sandbox', 'image', 'create', 'start', 'running', 'failed', 'backOff'] as const;
 const podMachine = setup({
   types: {

@@ -1,6 +1,6 @@
 /**
- * Many pods: how fast they come, what they cost when nothing happens, and how fast an agent that was killed knows them
- * all again. A container that was touched by the agent's restart fails the run.
+ * Measures many pods: how fast they start, what they cost while they are idle, and how soon an agent that was killed
+ * knows all of them again. The run fails if the restart of the agent touches a container.
  */
 
 import { availableParallelism } from 'node:os';
@@ -13,9 +13,9 @@ import { type Bench, measure, newNode, PHASE_MS } from './pod-life.ts';
 import { cpuMs, familyCpuMs, rssMiB } from './process-cost.ts';
 import { load, type Measure } from './statistics.ts';
 
-/** The CPU is the limit: more calls at once only make each slower. */
+/** The CPU is the limit: more calls at once only make each one slower. */
 const CONCURRENCY = 2 * availableParallelism();
-/** After a batch, until the periods of agent and runtime are those of a quiet node. */
+/** After a batch: the time until agent and runtime have the periods of an idle node. */
 const SETTLE_MS = 15_000;
 const IDLE_MS = 30_000;
 
@@ -23,7 +23,7 @@ interface Summaries {
   readonly pods: Readonly<Record<string, { readonly phase: string; readonly ready: boolean }>>;
 }
 
-/** Pods a second by raw calls. */
+/** Pods per second by raw calls. */
 export async function controlBatch({ client, events }: Bench, pilot: PodRequests, pods: number): Promise<number> {
   const requests = Array.from({ length: pods }, (_, i) => renamed(pilot, `control-${i}-node1`));
   for (const each of requests) await writeFiles(each);
@@ -43,7 +43,7 @@ async function ourBatch({ containerd, events }: Bench, node: TestNode, pods: num
   return pods / ((started.at(-1)!.atMs - startedAt) / 1_000);
 }
 
-/** Every pod's status was taken from the runtime by this daemon. */
+/** Waits until the daemon has read the status of every pod from the runtime. */
 async function verified(node: TestNode, pods: number): Promise<void> {
   await eventually(`${pods} pods are known to be ready`, async () => {
     const status = (await node.context('kubelet/status')) as Summaries | null;
@@ -73,7 +73,7 @@ async function bareInspection({ containerd }: Bench): Promise<number> {
   return tookMs;
 }
 
-/** Milliseconds of CPU a second: containerd's and, when there is one, the agent's. */
+/** Milliseconds of CPU per second: of containerd, and of the agent if there is one. */
 async function idleCpu({ containerd }: Bench, agent?: number): Promise<number> {
   const used = () => cpuMs(containerd.pid) + (agent === undefined ? 0 : familyCpuMs(agent));
   const before = used();
@@ -81,7 +81,7 @@ async function idleCpu({ containerd }: Bench, agent?: number): Promise<number> {
   return (used() - before) / (IDLE_MS / 1_000);
 }
 
-/** What can be measured of a node with many pods, by its name on the command line. */
+/** The measures of a node with many pods, by their names on the command line. */
 export const MANY_PODS = ['batch', 'recovery', 'idle', 'rss'] as const;
 type Crowd = (typeof MANY_PODS)[number];
 type CrowdMeasures = Readonly<Record<Crowd, Measure>>;
@@ -92,7 +92,7 @@ interface ManyPodsSizes {
   readonly only: ReadonlySet<string>;
 }
 
-/** A node that has its pods and nothing to do: what it costs, and how fast it is there again. */
+/** Measures a node with pods and without work: what it costs, and how soon a new agent knows its pods. */
 async function withAgent(bench: Bench, node: TestNode, { pods, only }: ManyPodsSizes, into: CrowdMeasures) {
   await verified(node, pods);
   await sleep(SETTLE_MS);
@@ -135,7 +135,7 @@ async function oneRound(bench: Bench, pilot: PodRequests, sizes: ManyPodsSizes, 
   await removeAll(bench.client);
 }
 
-/** Measures those of {@link MANY_PODS} that are in `only`; the others stay empty and are left out. */
+/** Takes the measures of {@link MANY_PODS} that are in `only`; the others stay empty and are left out. */
 export async function manyPods(bench: Bench, pilot: PodRequests, sizes: ManyPodsSizes): Promise<Measure[]> {
   const { rounds, pods, only } = sizes;
   const into: CrowdMeasures = {

@@ -1,8 +1,8 @@
 /**
- * A runtime that has no containers: the real protocol, with pods in memory and the events of containerd 2, in a process of
- * its own, so that an agent's cost can be measured without a runtime's.
+ * A runtime without containers: the real protocol, with pods in memory and the events of containerd 2, in a process of
+ * its own, so that the agent's cost is measured without that of a runtime.
  *
- * Forked by `bench/agent.ts`: sends its endpoint, and answers each message with what it has.
+ * Forked by `bench/agent.ts`: sends its endpoint, and answers each message with its content.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,17 +16,17 @@ import type {
 } from '../src/machines/model/api/cri.ts';
 import { FakeRuntime, type Handlers, Refusal } from '../test/actors/cri/fake-runtime.ts';
 
-/** What a call that starts or stops something takes. */
+/** The duration of a call that starts or stops something. */
 const CALL_MS = 5;
 const IMAGE = 'localhost/bb:1';
 const IMAGE_ID = `sha256:${'1'.repeat(64)}`;
 
 export interface Contents {
   readonly running: number;
-  /** Of the pods of running containers. */
+  /** The names of the pods whose containers run. */
   readonly names: readonly string[];
   readonly sandboxes: number;
-  /** Of CRI, since the answer before. */
+  /** The CRI calls since the answer before. */
   readonly calls: number;
 }
 

@@ -1,14 +1,14 @@
-/** Journals for the bench of the page: those of a node whose pods come and go, over the world of the tests. */
+/** Writes journals for the bench of the page: those of a node whose pods come and go, in the world of the tests. */
 import { openJournal } from '../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../src/kernel/records.ts';
 import { ARGV, BootNode } from '../test/machines/startup/boot-node.ts';
 import { image, manifest } from '../test/support/pods-node.ts';
 
-/** Pods that are there at once; each is replaced by the next after a while. */
+/** Pods at a time; each is replaced by the next after a while. */
 const PODS = 30;
 const LIFE_MS = 20_000;
 
-/** Writes a journal of about so many records. */
+/** Writes a journal with about this number of records. */
 export async function writeJournal(directory: string, records: number): Promise<void> {
   const journal = openJournal({ directory, durability: 'none' });
   let written = 0;

@@ -1,4 +1,4 @@
-/** A page that follows a daemon's feed, for the bench of the page: one that keeps up, and one that stops for a while. */
+/** Measures a page that follows a daemon's feed: one that keeps up, and one that stops for a while. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Browser, Page } from 'playwright-core';
 import { KernelFeed } from '../src/actors/server/visualizer/feed.ts';
@@ -15,11 +15,11 @@ const MEMORY_EVERY_MS = 5_000;
 
 export type Row = (measure: string, aim: string, measured: string) => void;
 
-/** A kernel whose pods come and go, so that its feed has so many records a second. */
+/** A kernel whose pods come and go, so that its feed has a given number of records per second. */
 class BusyNode {
   readonly visualizer: Visualizer;
   made = 0;
-  /** Milliseconds that the feed took of each turn. */
+  /** Milliseconds that the feed has spent on each turn. */
   turnsMs: number[] = [];
   private readonly node: BootNode;
   private round = 0;
@@ -56,7 +56,7 @@ class BusyNode {
     this.beganMs = performance.now();
   }
 
-  /** Makes the records that are due by now. */
+  /** Makes the records that are due. */
   work(): void {
     const uid = `u${this.round}`;
     this.node.world.pods.setManifests([manifest({ uid, name: `web-${this.round++}` })]);
@@ -85,7 +85,7 @@ const missedBy = (page: Page) =>
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 const p95 = (values: readonly number[]): string => `${ms(percentile(values, 95))} (p50 ${ms(percentile(values, 50))})`;
 
-/** From the turn until the frame that has it, with the memory in thirds of the time. */
+/** Measures the time from a turn until the frame that shows it, and the memory in thirds of the run. */
 export async function benchLive(browser: Browser, seconds: number, window: object, row: Row): Promise<void> {
   const node = new BusyNode();
   const page = await opened(browser, node, window);
@@ -119,7 +119,7 @@ export async function benchLive(browser: Browser, seconds: number, window: objec
   await node.visualizer.close();
 }
 
-/** A page that reads nothing for a while: what it costs the feed, and how the page catches up. */
+/** Measures a page that reads nothing for a while: its cost for the feed, and how it catches up. */
 export async function benchStopped(browser: Browser, seconds: number, window: object, row: Row): Promise<void> {
   const node = new BusyNode();
   const page = await opened(browser, node, window);

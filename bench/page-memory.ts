@@ -1,4 +1,4 @@
-/** The live heaps of a page and of its worker, with the bytes of their buffers. */
+/** The used heaps of a page and of its worker, with the bytes of their buffers. */
 import type { Page } from 'playwright-core';
 import { askWorker, workersOf } from '../test/support/page-worker.ts';
 

@@ -1,15 +1,14 @@
 /**
- * The visualizer's page in Chromium: how soon a journal is of use in it, and whether it stays so with many records.
+ * Measures the visualizer's page in Chromium: how soon it shows a journal, and whether it stays fast with many records.
  *
  *     node bench/page.ts [--records 100000,1000000] [--keep FOLDER] [--journal FOLDER] [--live 600] [--slow 60]
  *
- * The journal is that of a node whose pods come and go, over the world of the tests; `--keep` writes it into a folder that
- * stays, `--journal` opens one that is there. The first paint is that of a window that is open already: Chromium loads
- * pages of its own for a new one.
- * `--live` follows a daemon's feed that has 500 records a second for so many seconds. `--slow` has a page
- * that reads, then reads nothing, each for so many seconds: what it costs the feed, and what the page missed.
- * Times of keys are from the key until the frame that shows the answer, by the page's own clock. A search is answered when
- * its own rows are drawn. Needs Chromium and the bundle.
+ * The journal is that of a node whose pods come and go, in the world of the tests; `--keep` writes it into a folder
+ * that stays, `--journal` opens an existing one. The first paint is that in an open window, because Chromium loads
+ * pages of its own for a new one. `--live` follows a daemon's feed with 500 records per second for this number of
+ * seconds. `--slow` has a page that reads and then reads nothing, each for this number of seconds: its cost for the
+ * feed, and the records that it missed. Times of keys last until the frame that shows the answer, by the page's own
+ * clock. A search is answered when its own rows are drawn. Requires Chromium and the bundle.
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,12 +35,12 @@ const { values: flags } = parseArgs({
 
 const STEPS = 60;
 const STEPS_WHILE_READING = 20;
-/** Of a longer journal the contexts of the middle are not kept (`SNAPSHOTS_MAX` in `execution.ts`). */
+/** The contexts in the middle of a longer journal are not kept (`SNAPSHOTS_MAX` in `execution.ts`). */
 const CONTEXTS_MAX_RECORDS = 250_000;
-/** Until a new window has loaded what it has of Chromium itself. */
+/** The time until Chromium has loaded its own pages in a new window. */
 const WINDOW_MS = 3_000;
 
-/** The policy of the page would not let this program ask what is drawn. */
+/** The page's policy would forbid this program to query what is drawn. */
 const WINDOW = { viewport: { width: 1440, height: 900 }, bypassCSP: true };
 
 const rows: string[][] = [];
@@ -57,7 +56,7 @@ const bytesOf = (directory: string): number =>
 
 const text = (selector: string): string => `(document.querySelector('${selector}')?.textContent ?? '')`;
 
-/** Has the page measure from an event, by its own time, until the frame is drawn in which something is seen. */
+/** Makes the page measure, by its own clock, the time from an event until the frame that shows the result. */
 const CLOCK = `window.timed = (type, isSeen) => new Promise((resolve) => {
   addEventListener(type, ({ timeStamp }) => {
     const drawn = () => setTimeout(() => resolve(performance.now() - timeStamp));
@@ -66,7 +65,7 @@ const CLOCK = `window.timed = (type, isSeen) => new Promise((resolve) => {
   }, { once: true, capture: true });
 })`;
 
-/** Milliseconds from the event that an act makes until the page has drawn what it asked for. */
+/** Milliseconds from the event that `act` causes until the page has drawn the result. */
 async function until(page: Page, type: string, act: () => Promise<unknown>, seen: string): Promise<number> {
   await page.evaluate(`void (window.answer = timed('${type}', () => ${seen}))`);
   await act();
@@ -119,7 +118,7 @@ async function benchOpened(browser: Browser, directory: string): Promise<void> {
   }
 }
 
-/** Has the page note the longest stretch in which it answers to nothing. A loop of frames would itself make it slow. */
+/** Makes the page record its longest task. A loop of frames would slow the page down. */
 const TASKS = `window.longest = 0; new PerformanceObserver((list) => {
   for (const { duration } of list.getEntries()) window.longest = Math.max(window.longest, duration);
 }).observe({ type: 'longtask', buffered: true })`;
@@ -136,8 +135,8 @@ async function steps(page: Page, key: string, count = STEPS): Promise<number[]> 
 }
 
 /**
- * By the address, as a link from elsewhere: the tree, the record and, where the machines have run, the context of that
- * moment are drawn.
+ * Opens an address as a link from elsewhere does, until the tree, the record and, if the machines have run, the context
+ * of that moment are drawn.
  */
 async function jumps(page: Page, hasContexts: boolean): Promise<number[]> {
   const took: number[] = [];

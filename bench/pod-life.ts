@@ -1,6 +1,7 @@
 /**
- * One pod from its manifest to its end, at random phases: start, crash and restart, removal. Ours and the control are
- * alternated in one run (control, ours, ours, control a round), for machines drift.
+ * Measures one pod from its manifest to its end, at random phases: start, crash and restart, removal. Statelet and the
+ * control take turns in one run (control, Statelet, Statelet, control in each round), because the speed of a machine
+ * varies.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
@@ -19,9 +20,9 @@ import {
 import type { RuntimeEvents, TaskEvent } from './runtime-events.ts';
 import { load, type Measure } from './statistics.ts';
 
-/** Longer than every period that an agent may poll with, so that no phase is favoured. */
+/** Longer than every period in which an agent may poll, so that no phase is favoured. */
 export const PHASE_MS = 1_000;
-/** Between two pods, so that what the one before left to do is done. */
+/** Between two pods: the time until the work that follows the first one is done. */
 const REST_MS = 200;
 const EXIT_POLL_MS = 2;
 const PILOT = 'pilot';
@@ -44,7 +45,7 @@ interface Life {
 }
 
 const randomPhase = () => sleep(Math.random() * PHASE_MS);
-/** Milliseconds since the epoch, with fractions: the clock of containerd's events. */
+/** Milliseconds since the epoch, with fractions, as in containerd's events. */
 const wallClock = (): number => performance.timeOrigin + performance.now();
 const isStart = ({ topic }: TaskEvent) => topic === 'start';
 const manifest = (name: string, image: string) => shellPod(name, image, SLEEP);
@@ -58,7 +59,7 @@ export async function untilEmpty({ client }: Bench): Promise<void> {
 
 export const newNode = ({ containerd }: Bench): TestNode => new TestNode({ endpoint: containerd.endpoint });
 
-/** Lets Statelet run one pod, and reads in its journal what it asked for, with the words of its command. */
+/** Runs one pod with Statelet and reads its requests from the journal, which has commands in plain text for it. */
 export async function pilot(bench: Bench): Promise<PodRequests> {
   const node = newNode(bench);
   try {
@@ -75,7 +76,10 @@ export async function pilot(bench: Bench): Promise<PodRequests> {
   }
 }
 
-/** The exit code, by which every agent decides what follows, is there some time after the event. */
+/**
+ * Waits for the exit code, which is the basis of every agent's next decision, and which comes some time after the
+ * event.
+ */
 async function untilExited(client: RuntimeClient, id: string): Promise<void> {
   for (;;) {
     const { status } = await client.call('ContainerStatus', { container_id: id }, CALL);
@@ -165,7 +169,8 @@ async function ourLife(bench: Bench, samples: number): Promise<Life> {
 }
 
 /**
- * What was timed is the container of that pod, and it runs (the event comes a little before the runtime's own books).
+ * The measured container is that of the pod, and it runs; the event comes shortly before the runtime's own status
+ * changes.
  */
 async function assertIsContainer({ client }: Bench, id: string, pod: string): Promise<void> {
   await eventually(`${id} is a running container of ${pod}`, async () => {

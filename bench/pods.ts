@@ -1,10 +1,10 @@
 /**
- * What the node agent adds to the runtime, as ratios to a control of the same run: see `bench/pod-life.ts`,
- * `bench/boot.ts` and `bench/many-pods.ts` for what is compared with what.
+ * Measures what the node agent adds to the runtime, as ratios to a control of the same run; `bench/pod-life.ts`,
+ * `bench/boot.ts` and `bench/many-pods.ts` describe the controls.
  *
  *   node bench/pods.ts [--rounds 3] [--samples 10] [--pods 30] [--only life,boot,batch,recovery,idle,rss] [--json FILE]
  *
- * Needs containerd (as `npm test` does). Nothing else should run on the machine meanwhile.
+ * Requires containerd (as `npm test` does). Nothing else should run on the machine meanwhile.
  */
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';

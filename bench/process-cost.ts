@@ -1,16 +1,16 @@
-/** What processes cost, by the kernel's books. */
+/** The cost of processes, by the kernel's own figures. */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 
 const TICKS_PER_SECOND = Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
 
-/** Milliseconds of CPU that the process has used; its threads are in it, its children are not. */
+/** Milliseconds of CPU that the process has used, with its threads and without its children. */
 export function cpuMs(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ');
   return ((Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND) * 1_000;
 }
 
-/** The process and all below it. */
+/** The process and all its descendants. */
 export function family(pid: number): number[] {
   const parents = readdirSync('/proc').flatMap((entry) => {
     if (!/^\d+$/.test(entry)) return [];

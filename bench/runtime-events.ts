@@ -1,18 +1,18 @@
 /**
- * The observer of ours and of the control alike: containerd's own event stream.
+ * Observes Statelet and the control in the same way: by containerd's own event stream.
  *
- * Invariant: moments are those that containerd wrote into its events, so that nothing of this process, of its load or
- * of polling is in a figure.
+ * Invariant: times are those that containerd wrote into its events, so that no figure contains delays of this process,
+ * its load or its polling.
  */
 import type { Envelope, RuntimeClient } from '../src/actors/cri/client.ts';
 import { decodeEvent } from '../src/actors/cri/client.ts';
 
-/** Longer than the longest step by far; a step that takes longer has failed. */
+/** Far longer than the longest step; a step that takes longer has failed. */
 const PATIENCE_MS = 30_000;
 
 export interface TaskEvent {
   readonly topic: 'start' | 'exit';
-  /** Of a sandbox or a container. */
+  /** The id of a sandbox or a container. */
   readonly id: string;
   readonly pid: number;
   /** Milliseconds since the epoch, with fractions. */
@@ -55,7 +55,7 @@ export class RuntimeEvents {
     for (const wake of this.#wake.splice(0)) wake();
   }
 
-  /** All since a mark that `mark()` gave. */
+  /** The events since a mark of `mark()`. */
   since(mark: number): readonly TaskEvent[] {
     return this.#seen.slice(mark);
   }

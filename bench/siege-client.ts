@@ -1,5 +1,6 @@
 /**
- * One client of `bench/siege.ts`: sends the fuzzer's messages to every port as fast as it is answered, until its end.
+ * One client of `bench/siege.ts`: sends the fuzzer's messages to every port as fast as it is answered, until it is told
+ * to end.
  */
 import { readlinkSync } from 'node:fs';
 import { connect as connectPlain, type Socket } from 'node:net';
@@ -11,9 +12,9 @@ import { message } from '../test/hardening/fuzz/messages.ts';
 
 const { ports, seed } = workerData as { readonly ports: readonly number[]; readonly seed: number };
 const LOWEST_PRIORITY = 19;
-/** A client that waits for more of an answer than comes. */
+/** How long a client waits for more of an answer. */
 const QUIET_MS = 20;
-/** Messages of one client that differ. */
+/** The different messages of one client. */
 const SERIES = 1_000_000;
 
 const open = (port: number): Socket =>
@@ -31,7 +32,7 @@ function send(port: number, bytes: Buffer): Promise<void> {
   });
 }
 
-// The number of this thread: the priority is of threads, and that of the bench stays.
+// A priority is that of a thread, so the bench keeps its own.
 setPriority(Number(basename(readlinkSync('/proc/thread-self'))), LOWEST_PRIORITY);
 const over = new AbortController();
 let sent = 0;

@@ -1,11 +1,11 @@
 /**
- * Whether clients without credentials hold up pods: a batch of pods alone and one while eight clients send the worst
- * that the fuzzer of the tests knows, with the agent's health asked all the while.
+ * Measures whether clients without credentials delay pods: a batch of pods alone, and one while eight clients send the
+ * worst messages of the tests' fuzzer, with the agent's health requested all the time.
  *
  *   node bench/siege.ts [--rounds 3] [--pods 30] [--clients 8] [--seconds 60]
  *
- * The clients run at the lowest priority, as they are on other machines in life: what they take of this one's
- * processors is not the agent's. Needs containerd (as `npm test` does).
+ * The clients run at the lowest priority, because attackers are usually on other machines: the CPU that they use here
+ * is not the agent's. Requires containerd (as `npm test` does).
  */
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,7 +34,7 @@ const [rounds, pods, clients, seconds] = [flags.rounds, flags.pods, flags.client
   number,
   number,
 ];
-/** Clients attack for so long before the pods come. */
+/** How long clients attack before the pods come. */
 const LEAD_MS = 3_000;
 
 async function removed(bench: Bench, node: TestNode): Promise<void> {
@@ -42,7 +42,7 @@ async function removed(bench: Bench, node: TestNode): Promise<void> {
   await untilEmpty(bench);
 }
 
-/** Clients attack before, while and after `work` is done. */
+/** Runs `work` while clients attack, from before its beginning until after its end. */
 async function besieged(node: TestNode, work: () => Promise<number>): Promise<number> {
   const ports = [node.port, node.healthzPort, node.visualizerPort];
   const workers = Array.from(

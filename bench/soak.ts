@@ -1,10 +1,11 @@
 /**
- * Pods that come and go, a round at once, through one daemon: what of them stays. Ends with 1 when something does.
+ * Runs pods that come and go, a round at once, in one daemon, and counts the resources that remain. Exits with 1 if
+ * there are any.
  *
  *   node bench/soak.ts [--pods 2000] [--round 20]
  *
- * Needs containerd. The first quarter of the pods is for caches to fill; memory is judged by what follows, from 1,000
- * pods on.
+ * Requires containerd. The first quarter of the pods fills the caches; memory is judged by the others, from 1,000 pods
+ * on.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -16,15 +17,14 @@ import { rssMiB } from './process-cost.ts';
 import { load, printTable } from './statistics.ts';
 
 /**
- * What the daemon weighs more for each pod that is gone. V8 lets its heap swing by 25 MiB, so least values are
- * compared.
+ * The most that the daemon may grow for each pod that has ended. V8's heap varies by 25 MiB, so minima are compared.
  */
 const KIB_A_POD_MAX = 16;
 const REPORT_PODS = 100;
-/** What ends a while after its pod: folders, log folders, dead containers, idle connections. */
+/** The time until everything is gone that outlives a pod: folders, log folders, dead containers, idle connections. */
 const SETTLE_MS = 150_000;
 const SETTLE_POLL_MS = 2_000;
-/** With fewer pods the swing of the heap is more than what could leak. */
+/** With fewer pods, the heap varies by more than what could leak. */
 const WEIGHED_PODS_MIN = 1_000;
 
 const { values: flags } = parseArgs({
@@ -44,11 +44,11 @@ async function oneRound({ user }: ClusterNode, first: number, manifest: (name: s
   await Promise.all(names.map((name) => user.remove(name)));
 }
 
-/** The names of those that are more than before. */
+/** The names of the resources that have grown. */
 const grown = (before: HeldResources, after: HeldResources): string[] =>
   Object.keys(after).filter((name) => (after[name] ?? 0) > (before[name] ?? 0));
 
-/** From the least weight in the second quarter of the run to the least in the last one, a pod. */
+/** The growth per pod, from the minimum in the second quarter of the run to the minimum in the last one. */
 function growthKib(weights: readonly Weight[]): number {
   const least = (quarter: number) => {
     const inIt = weights.filter((weight) => Math.ceil((4 * weight.pods) / pods) === quarter);
@@ -72,7 +72,7 @@ function report(before: HeldResources, after: HeldResources, weights: readonly W
 
 async function soak(cluster: ClusterNode, where: Parameters<typeof heldResources>[0]): Promise<boolean> {
   const manifest = (name: string) => boundPod(name, where.containerd);
-  // The first pod brings what stays for good: connections, folders, groups.
+  // The first pod creates what stays for good: connections, folders, groups.
   await cluster.user.start(manifest('first'));
   await cluster.user.remove('first');
   await settled(where, null);
@@ -93,7 +93,7 @@ async function soak(cluster: ClusterNode, where: Parameters<typeof heldResources
   return report(before, await heldResources(where), weights);
 }
 
-/** Nothing of a pod is left, or the time for that is over: then the report says what. */
+/** Waits until nothing is left of a pod, or until the time is over, so that the report lists the rest. */
 async function settled(where: Parameters<typeof heldResources>[0], before: HeldResources | null): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   while (performance.now() < deadline) {

@@ -1,4 +1,4 @@
-/** Numbers of a run: medians, ratios to the control of the same round, and the tables that show them. */
+/** The figures of a run: medians, ratios to the control of the same round, and the tables that show them. */
 import { loadavg } from 'node:os';
 
 export const median = (values: readonly number[]): number => {
@@ -7,13 +7,13 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
-/** The least value that so many per cent of the values do not exceed. */
+/** The least value that is not exceeded by this percentage of the values. */
 export function percentile(values: readonly number[], percent: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)]!;
 }
 
-/** What was measured in one round, in milliseconds or whatever the measure's unit is. */
+/** The results of one round, in milliseconds or in the measure's unit. */
 export interface Round {
   readonly control: number[];
   readonly ours: number[];
@@ -22,7 +22,7 @@ export interface Round {
 export interface Measure {
   readonly name: string;
   readonly unit: string;
-  /** What the control does, so that a reader of the ratio knows what it is a ratio of. */
+  /** What the control does, for readers of the ratio. */
   readonly control: string;
   readonly rounds: Round[];
 }
@@ -32,7 +32,7 @@ export interface Summary {
   readonly unit: string;
   readonly control: Spread;
   readonly ours: Spread;
-  /** Median, least and greatest over the rounds of ours ÷ control. */
+  /** Median, minimum and maximum of the ratio to the control over all rounds. */
   readonly ratio: Spread;
 }
 

@@ -1,10 +1,10 @@
 /**
- * A hundred MiB through the node's API, and the same through the runtime's streaming server alone: exec by WebSocket
- * and by SPDY, port-forward by SPDY. Every byte is held against a checksum: a wrong one ends the run.
+ * Measures a hundred MiB through the node's API, and through the runtime's streaming server alone: exec by WebSocket
+ * and by SPDY, port-forward by SPDY. A checksum covers every byte: a wrong one ends the run.
  *
  *     node bench/streams.ts [--rounds 5] [--mib 100]
  *
- * Needs containerd. The API is behind TLS with a client certificate, the runtime's server is plain, as they are in use.
+ * Requires containerd. The API uses TLS with a client certificate, and the runtime's server does not, as in practice.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -38,7 +38,7 @@ const { values: flags } = parseArgs({
 const size = Number(flags.mib) * MIB;
 const SCRIPT = `mkdir -p /www; head -c ${size} /dev/zero | tr '\\0' ${BYTE} > ${FILE}; httpd -p ${PORT} -h /www; ${SLEEP}`;
 
-/** Sums what comes. */
+/** Sums the received bytes. */
 class Receiver {
   private readonly hash = createHash('sha256');
   private bytes = 0;
@@ -48,7 +48,7 @@ class Receiver {
     this.hash.update(chunk);
   }
 
-  /** @throws when it is not what was sent */
+  /** @throws if the bytes are not those that were sent */
   check(): void {
     const sent = createHash('sha256').update(Buffer.alloc(size, BYTE)).digest('hex');
     if (this.bytes !== size || this.hash.digest('hex') !== sent) {
@@ -87,7 +87,7 @@ async function outputByWebSocket(url: string, credential: Credential): Promise<R
   return receiver;
 }
 
-/** The body of what the server in the pod answers. */
+/** The body of the answer from the server in the pod. */
 async function bodyByPort(url: string, credential: Partial<Credential>): Promise<Receiver> {
   const spdy = await spdyTo(url, 'portforward.k8s.io', credential);
   const receiver = new Receiver();
@@ -110,7 +110,7 @@ async function bodyByPort(url: string, credential: Partial<Credential>): Promise
   return receiver;
 }
 
-/** MiB a second. */
+/** MiB per second. */
 async function throughput(transfer: () => Promise<Receiver>): Promise<number> {
   const before = performance.now();
   const receiver = await transfer();
@@ -124,7 +124,7 @@ interface Ids {
   readonly podSandboxId: string;
 }
 
-/** Of the pod, once its file is whole and served. */
+/** The ids of the pod, once its file is complete and served. */
 async function idsOf(client: RuntimeClient): Promise<Ids | null> {
   const limits = () => ({ timeoutMs: ASK_TIMEOUT_MS, signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
   const { containers } = await client.call(

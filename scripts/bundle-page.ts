@@ -1,5 +1,5 @@
 /**
- * Puts the visualizer's page into a few files in `dist/`: `npm run bundle`, and alone `node scripts/bundle-page.ts`.
+ * Bundles the visualizer's page into `dist/`: a part of `npm run bundle`, and alone `node scripts/bundle-page.ts`.
  *
  *     page.js            the page
  *     worker.js          its worker: records, search, the connection to a daemon
@@ -9,7 +9,7 @@
  *     execution.js       and the kernel with the machines
  *     report-worker.js   worker, reader and machines in one, for a report of one file
  *
- * The kernel runs in the browser as it is; what it uses of Node, `src/visualizer/worker/node` has for it.
+ * The kernel runs in the browser unchanged; `src/visualizer/worker/node` replaces the modules of Node that it imports.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,12 +20,12 @@ const ROOT = join(import.meta.dirname, '..');
 const PAGE = join(ROOT, 'src/visualizer');
 const NODE = join(PAGE, 'worker/node');
 const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
-/** Modules that compute plain values from the machines. */
+/** Modules with values that are computed from the machines: the page gets the values instead of the machines. */
 const TABLES = ['src/bin/insight/supervisor.ts', 'src/visualizer/worker/chart-table.ts'].map((file) =>
   join(ROOT, file),
 );
 
-/** Node's modules by their names, for a browser. */
+/** Replacements of Node's modules for a browser, by the modules' names. */
 const STAND_INS = Object.fromEntries(
   ['crypto', 'fs', 'fs/promises', 'path', 'zlib'].map((name) => [
     `node:${name}`,
@@ -52,25 +52,25 @@ export async function writePage(rolldown: typeof Rolldown, target: string): Prom
   };
   await write('page', 'app.ts', { format: 'esm' });
   await write('worker', 'worker/worker.ts', { format: 'esm' });
-  // A page from a disk has no origin, and modules are loaded from an origin only.
+  // A page opened from a disk has no origin, and browsers load modules only from an origin.
   await write('report-worker', 'worker/worker.ts', { format: 'iife', codeSplitting: false });
 }
 
-/** Of XState's package the kernel asks for its version alone. */
+/** Replaces XState's `package.json`, of which the kernel uses only the version. */
 async function shortPackage() {
   const file = join(ROOT, 'node_modules/xstate/package.json');
   const { version } = JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string };
   return { name: 'short-package', load: (id: string) => (id === file ? JSON.stringify({ version }) : null) };
 }
 
-/** Puts the hashes of the machines, as this process makes them of the sources, in the place of what makes them. */
+/** Replaces the module that hashes the machines with the hashes that this process computes from the sources. */
 export async function tableOfHashes(): Promise<Plugin> {
   const { sourceHashes } = await import('../src/kernel/source-hashes.ts');
   const code = `export const sourceHashes = () => (${JSON.stringify(sourceHashes())});`;
   return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
 }
 
-/** Puts the values of a module in its place: the page then has them without the machines. */
+/** Replaces a module with its values, so that the page does not contain the machines. */
 async function tableOfValues(file: string): Promise<Plugin> {
   const own = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
   const values = Object.entries(own).map(([name, value]) => `export const ${name} = ${JSON.stringify(value)};`);

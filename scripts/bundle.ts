@@ -1,10 +1,11 @@
 /**
- * Puts the program's modules into one piece in `dist/`: `npm run bundle`, and by itself after `npm ci`.
+ * Bundles the program's modules into `dist/`: `npm run bundle`, and automatically after `npm ci`.
  *
- * Five hundred files are found, read and linked at each start; of one piece only what runs is read. It is a cache
- * of the sources, as the one of compiled code is: `src/bin/newest-code.js` takes it while no source is newer.
+ * Without a bundle, each start finds, reads and links more than six hundred files. The bundle is a cache of the
+ * sources, as the compile cache is one of compiled code: `src/bin/newest-code.js` uses it only while no source is
+ * newer.
  *
- *   node scripts/bundle.ts [FOLDER]    makes it in that folder, which must be new, and leaves `dist/` as it is
+ *     node scripts/bundle.ts [FOLDER]    writes into FOLDER, which must be new, and leaves `dist/` unchanged
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +15,7 @@ const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
 const [NEXT, BEFORE] = [`${DIST}.next`, `${DIST}.before`];
 
-/** `npm ci --omit=dev` leaves the bundler out. */
+/** `npm ci --omit=dev` does not install the bundler. */
 const bundler = await import('rolldown').catch(() => null);
 
 if (bundler === null) process.stderr.write('No bundle: rolldown is not installed. The sources run as they are.\n');
@@ -30,19 +31,19 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     },
     platform: 'node',
     plugins: [await tableOfHashes()],
-    // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
+    // Native code; and packages that look for files of their own, and are loaded only where traces are exported.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
   const target = process.argv[2] ?? NEXT;
   rmSync(target, { recursive: true, force: true });
   await bundle.write({
     dir: target,
-    // CommonJS takes of Node's own modules what it uses; an ES module has all of `node:http` made ready, with the
-    // WebSocket and the fetch of a browser: 100 ms.
+    // A CommonJS bundle loads only the parts of Node's modules that it uses. An ES module initializes all of
+    // `node:http`, with WebSocket and the browser's fetch, which takes 100 ms.
     format: 'cjs',
     entryFileNames: '[name].cjs',
     chunkFileNames: '[name]-[hash].cjs',
-    // One character beyond ASCII, and V8 keeps a file at two bytes a character and reads it more slowly.
+    // If a file has one character outside ASCII, V8 stores it with two bytes per character and reads it more slowly.
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: false, asciiOnly: true } },
     comments: false,
   });
@@ -51,9 +52,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
   if (target === NEXT) putInPlace();
 }
 
-/**
- * The new folder at once as a whole, and the old one stays for the processes that began with it, until the next bundle.
- */
+/** Replaces the whole folder in one step. The old folder stays for running processes until the next bundle. */
 function putInPlace(): void {
   rmSync(BEFORE, { recursive: true, force: true, maxRetries: 5 });
   if (existsSync(DIST)) renameSync(DIST, BEFORE);

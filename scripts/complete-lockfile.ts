@@ -1,9 +1,9 @@
 /**
- * Adds to `package-lock.json` the optional packages for other platforms that the registry at hand did not serve.
+ * Adds to `package-lock.json` the optional packages for other platforms that the registry did not serve.
  *
- * npm leaves a package out of the lock when it cannot fetch it, and `npm ci` then refuses the lock as incomplete. The
- * entries added here carry name, version and platform, so that `npm ci` skips them where they do not fit and fetches
- * them where they do. Run it after every `npm install`.
+ * npm omits a package from the lock file if it cannot fetch it, and `npm ci` then rejects the lock file as incomplete.
+ * The added entries have name, version and platform, so that `npm ci` skips the packages for other platforms and
+ * fetches those for its own. Run it after every `npm install`.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ interface LockedPackage {
 const OS = ['android', 'darwin', 'freebsd', 'linux', 'openharmony', 'win32'];
 const CPU = ['arm64', 'arm', 'ia32', 'ppc64', 'riscv64', 's390x', 'x64'];
 
-/** `…linux-arm64-musl` says os, cpu and libc. */
+/** The parts os, cpu and libc of a name such as `…linux-arm64-musl`. */
 function platformOf(name: string) {
   const words = name.split('/').at(-1)!.split('-');
   const os = OS.filter((known) => words.includes(known));

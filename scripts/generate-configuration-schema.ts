@@ -1,8 +1,8 @@
 /**
- * Writes `schema/kubelet-configuration.schema.json`: what an editor needs to complete and check a configuration file.
+ * Writes `schema/kubelet-configuration.schema.json`, with which an editor completes and checks a configuration file.
  *
- * Decides nothing: names, types and defaults are the table that the kubelet decodes by; the sentences are those of
- * `--help`. Run it after the table has changed, then `npm run format`; a test compares.
+ * Names, types and defaults are from the table that the kubelet's decoder uses, descriptions from `--help`. Run it
+ * after a change of the table, and `npm run format` after it; a test compares the file with the table.
  */
 import { writeFileSync } from 'node:fs';
 import type { Json } from '../src/kernel/json.ts';

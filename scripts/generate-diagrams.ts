@@ -1,7 +1,7 @@
 /**
  * Writes `docs/diagrams/<machine id>.svg` for every machine that the kubelet's machine can start.
  *
- * Usage: `node scripts/generate-diagrams.ts [--check]`. With `--check` nothing is written and the exit code is 1 when a
+ * Usage: `node scripts/generate-diagrams.ts [--check]`. With `--check` nothing is written, and the exit code is 1 if a
  * committed chart differs from its machine, is missing, or belongs to no machine.
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,13 +11,13 @@ import { drawMachines } from './diagrams/draw.ts';
 
 const DIRECTORY = join(import.meta.dirname, '../docs/diagrams');
 
-/** Names of charts that are on disk. */
+/** The names of the charts on disk. */
 function present(): string[] {
   mkdirSync(DIRECTORY, { recursive: true });
   return readdirSync(DIRECTORY).filter((name) => name.endsWith('.svg'));
 }
 
-/** Names of charts that do not say what the machines say. */
+/** The names of charts on disk that differ from those of the machines. */
 function stale(charts: ReadonlyMap<string, string>): string[] {
   const names = new Set([...charts.keys(), ...present()]);
   const onDisk = new Set(present());

@@ -1,7 +1,8 @@
 /**
- * Writes the decisions into the stories of `test/transcripts`; their commands stay as they are.
+ * Writes the decisions into the transcripts of `test/transcripts`, and leaves their commands unchanged.
  *
- * Usage: `node scripts/generate-transcripts.ts`. The unit tests hold that no story differs from what its machines decide.
+ * Usage: `node scripts/generate-transcripts.ts`. The unit tests require that each transcript has the decisions that its
+ * machines make.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { playStory, storyPaths } from '../test/support/transcripts/stories.ts';

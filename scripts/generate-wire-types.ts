@@ -1,12 +1,13 @@
 /**
- * Writes `src/machines/model/api/cri.ts`: the TypeScript view of `proto/cri/v1/api.proto`.
+ * Writes `src/machines/model/api/cri.ts`: the types of `proto/cri/v1/api.proto` in TypeScript.
  *
- * Usage: `node scripts/generate-wire-types.ts [--check]`. With `--check` nothing is written and the exit code is 1 when
+ * Usage: `node scripts/generate-wire-types.ts [--check]`. With `--check` nothing is written, and the exit code is 1 if
  * the committed file differs.
  *
- * Field names stay as in the contract. A message that only a runtime sends has every field that a decoder can fill in
- * (all but nested messages); of any other message every field is optional, for zero and absent are the same to a
- * receiver. What no node of this kind uses is left out: Windows, and the calls that stream what others list.
+ * Names of fields are those of the contract. A message that only a runtime sends has every field that a decoder can
+ * fill in (all but nested messages). In any other message every field is optional, because zero and absent are the same
+ * to a receiver. Types that no Linux node uses are omitted: those for Windows, and the calls that stream what other
+ * calls list.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
@@ -48,19 +49,19 @@ function typesBelow(namespace: protobuf.NamespaceBase): protobuf.ReflectionObjec
     .flatMap((nested) => [nested, ...(nested instanceof protobuf.Namespace ? typesBelow(nested) : [])]);
 }
 
-/** The fields of a message that are written; one of a type that is left out is left out. */
+/** The written fields of a message: a field of an omitted type is omitted, too. */
 const fieldsOf = (type: protobuf.Type): protobuf.Field[] => type.fieldsArray.filter((field) => !isUnused(field.type));
 const methodsOf = (service: protobuf.Service): protobuf.Method[] =>
   service.methodsArray.filter(({ name }) => !isUnused(name));
 
-/** Adds a message and all that its fields can hold. */
+/** Adds a message and all messages that its fields can contain. */
 function reach(type: protobuf.Type, into: Set<protobuf.Type>): void {
   if (into.has(type)) return;
   into.add(type);
   for (const field of fieldsOf(type)) if (field.resolvedType instanceof protobuf.Type) reach(field.resolvedType, into);
 }
 
-/** The messages that a kubelet sends, directly or inside another. */
+/** The messages that a kubelet sends, directly or inside others. */
 function sentMessages(services: readonly protobuf.Service[]): Set<protobuf.Type> {
   const sent = new Set<protobuf.Type>();
   for (const method of services.flatMap(methodsOf)) {
@@ -99,7 +100,7 @@ function enumText(type: protobuf.Enum): string {
   return `export type ${type.name} =\n${names.map((name) => `  | ${name}`).join('\n')};\n`;
 }
 
-/** The calls of a service by name, as pairs of request and response; those that answer with a stream apart. */
+/** The calls of a service by name, as pairs of request and response; calls with a stream as response are separate. */
 function serviceText(service: protobuf.Service): string {
   const methods = (stream: boolean) => {
     const chosen = methodsOf(service).filter((method) => Boolean(method.responseStream) === stream);

@@ -1,7 +1,7 @@
 /**
- * Makes what a node is installed from: an archive that runs wherever it is unpacked, a package for Debian, and their
- * checksums. Needs `npm ci` to have run; takes nothing from the network, unless it is made for a machine of another kind
- * than this one: npm fetches the native parts of that.
+ * Builds the files that a node is installed from: an archive that runs wherever it is unpacked, a Debian package, and
+ * their checksums. Requires `npm ci`. Only a package for another architecture needs the network: npm fetches the native
+ * parts for it.
  *
  *   npm run package -- [--out FOLDER] [--level 0..9] [--arch x64|arm64]
  *

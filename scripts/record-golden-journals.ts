@@ -1,11 +1,11 @@
 /**
- * Records the golden journals of the version in package.json, into `test/golden/journals/v<format>`: the shop of
- * `test/kernel/journal/golden-shop.ts`, nodes that start, fail to start and run a pod in the scripted machine of the
- * tests, and nodes of simulations, which start again and again while everything goes wrong.
+ * Records the golden journals of the version in package.json into `test/golden/journals/v<format>`: the shop of
+ * `test/kernel/journal/golden-shop.ts`; nodes that start, fail to start and run a pod on the scripted machine of the
+ * tests; and simulated nodes, which restart many times while calls fail.
  *
  *   node scripts/record-golden-journals.ts
  *
- * Journals of an earlier version are a promise: they are never recorded anew, and the script ends before it touches them.
+ * Journals of an earlier version must never change: the script ends before it replaces them.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -30,14 +30,14 @@ import { storyPaths } from '../test/support/transcripts/stories.ts';
 const FOLDER = join(import.meta.dirname, `../test/golden/journals/v${FORMAT_VERSION}`);
 /** Small, so that the shop's journal has three segments. */
 const SEGMENT_BYTES = 14_000;
-/** A value of its own beside the lines. */
+/** A text of this length is stored once, beside the lines. */
 const LIST_CHARS = 70_000;
 const POD_RUNS_MS = 1_000;
-/** Several periods of its probes. */
+/** Several periods of the pod's probes. */
 const PROBED_MS = 45_000;
-/** So many pods that the journal has their lists and tables as changes of earlier ones. */
+/** With so many pods, the journal stores lists and tables as changes to earlier ones. */
 const PODS = 14;
-/** Some 200 KiB each. */
+/** Each seed gives about 200 KiB. */
 const SEEDS = [1, 2, 3, 4, 5];
 const BUILD = buildInfo(kubeletMachine, STATELET_VERSION);
 
@@ -49,7 +49,7 @@ function newJournal(name: string, segmentMaxBytes?: number): JournalWriter {
   return openJournal({ directory, ...(segmentMaxBytes ? { segmentMaxBytes } : {}) });
 }
 
-/** Removes `owner.*`, the lock of the folder's writer, which has ended. */
+/** Removes `owner.*`, the lock of the folder, because its writer has ended. */
 function withoutOwner(name: string): void {
   const directory = join(FOLDER, name);
   for (const file of readdirSync(directory).filter((each) => each.startsWith('owner.'))) rmSync(join(directory, file));
@@ -97,7 +97,7 @@ async function recordShop(): Promise<void> {
   withoutOwner('shop');
 }
 
-/** A journal of all starts of a node. */
+/** Writes one journal with all starts of a node. */
 async function write(name: string, starts: readonly (readonly KernelRecord[])[]): Promise<void> {
   for (const records of starts) {
     const journal = newJournal(name);
@@ -112,7 +112,7 @@ async function write(name: string, starts: readonly (readonly KernelRecord[])[])
   await compressed(name);
 }
 
-/** `probes`: of its container. */
+/** `probes`: the probes of the pod's container. */
 function bootedWith(probes: object, ms: number): readonly KernelRecord[] {
   const node = new BootNode({ answers: {} });
   node.world.pods.registry.set('app:1', image('app:1'));
@@ -145,7 +145,7 @@ function played(path: string): readonly KernelRecord[] {
   return stage.records;
 }
 
-/** Those that are there may be recorded anew as long as no other version has written them. */
+/** Ends the script if another version has recorded the existing journals. */
 function requireOwn(): void {
   const recorded = join(FOLDER, 'node');
   if (!existsSync(recorded)) return;

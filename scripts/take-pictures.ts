@@ -1,11 +1,12 @@
 /**
- * Takes the pictures of the README in Chromium, light and dark, into `docs/pictures`: the page of a node that runs, a
- * journal in which one has gone back in time, and a report that compares two starts.
+ * Takes the pictures of the README in Chromium, light and dark, into `docs/pictures`: the page of a running node, a
+ * journal at a moment of the past, and a report that compares two starts.
  *
  *     node scripts/take-pictures.ts
  *
- * The node starts twice on a containerd of its own, or on the embedded runtime where there is none. Needs Chromium
- * (`STATELET_CHROMIUM` names another) and `npm run bundle`. It is not compared in CI: fonts differ between machines.
+ * The node starts twice on a containerd of its own, or on the embedded runtime if there is no containerd. Requires
+ * Chromium (`STATELET_CHROMIUM` names another one) and `npm run bundle`. CI does not compare the pictures, because
+ * fonts differ between machines.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,7 +22,7 @@ import { BUSYBOX_IMAGE } from '../test/support/image.ts';
 const ROOT = join(import.meta.dirname, '..');
 const PICTURES = join(ROOT, 'docs/pictures');
 const VIEWPORT = { width: 1200, height: 760 };
-/** Of WebP: letters stay sharp, and a picture takes some 60 KB. */
+/** The quality of WebP: letters stay sharp, and a picture takes about 60 KB. */
 const QUALITY = 50;
 const PATIENCE_MS = 120_000;
 
@@ -34,7 +35,7 @@ async function take(page: Page, name: string): Promise<void> {
   }
 }
 
-/** The page of the node that runs, once its pod does. */
+/** Shows the page of the running node, once its pod runs. */
 async function live(page: Page): Promise<void> {
   const token = readFileSync(join(node.rootDir, 'visualizer.token'), 'utf8').trim();
   await page.goto(`http://127.0.0.1:${node.visualizerPort}/?token=${token}`);
@@ -48,7 +49,7 @@ async function report(page: Page, file: string, hash: string): Promise<void> {
   await page.getByText('journal', { exact: true }).waitFor();
 }
 
-/** The moment in which a container was asked to start: its chart, its context, its record. */
+/** Shows the moment at which a container was requested to start: its chart, its context, its record. */
 async function past(page: Page, file: string): Promise<void> {
   await report(page, file, `view=records&search=${encodeURIComponent('kind:result name:createContainer')}`);
   await page.locator('#rows [role=row]', { hasText: 'cri.createContainer answered' }).first().click();
@@ -65,7 +66,7 @@ async function comparison(page: Page, file: string): Promise<void> {
   await take(page, 'compare');
 }
 
-/** The second start finds the containers of the first one running, so only the first creates some. */
+/** The second start finds the containers of the first one running, so only the first start creates containers. */
 function reportOf(journal: string): string {
   const file = join(folder, 'report.html');
   execFileSync(process.execPath, [join(ROOT, 'src/bin/statelet.js'), 'view', journal, '--output', file]);

@@ -1,6 +1,6 @@
 /**
- * Every regular expression of the sources takes time that grows as its input does. An expression that tries a run of
- * characters in more than one way, or anew from each of its places, lets a stranger stop the node with a long text.
+ * Every regular expression of the sources takes time that is linear in its input. An expression that matches a run of
+ * characters in more than one way, or again from each position, would let a long text stop the node.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ interface Expression {
   readonly flags: string;
 }
 
-/** All literals of one file. */
+/** All regular expressions of one file. */
 function expressionsIn(path: string): Expression[] {
   const found: Expression[] = [];
   const visit = (node: unknown): void => {
@@ -31,7 +31,7 @@ function expressionsIn(path: string): Expression[] {
   return found;
 }
 
-/** How an expression may take more than linear time; empty where it cannot. */
+/** The ways in which an expression takes more than linear time; empty if there are none. */
 const problems = (expression: Expression): string[] => analyse(expression).reports.map(({ type }) => type);
 
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', 'src'], {

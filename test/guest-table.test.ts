@@ -1,4 +1,4 @@
-/** The page of what is seen on systemd and cgroup v2 has the rows of the guests' suites, in their words and order. */
+/** The page about systemd and cgroup v2 has the rows of the guests' suites, in the same words and order. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** The page of limits says what the source says, and has every limit that a stranger can reach. */
+/** The page of limits has the values of the source, and every limit that input from outside can reach. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ const page = readFileSync(join(root, 'docs/limits.md'), 'utf8');
 
 interface Row {
   readonly name: string;
-  /** As in the source, or words where it is computed. */
+  /** The value as in the source, or words if it is computed. */
   readonly value: string;
   readonly path: string;
 }
@@ -20,7 +20,7 @@ const ROWS: readonly Row[] = [...page.matchAll(/^\| `(\w+)` \| (.*?) \| `(.*?)` 
 
 const source = (path: string): string => readFileSync(join(root, 'src', path), 'utf8');
 
-/** Where strangers' bytes are read. The visualizer's limits are of what it shows, not of what it reads. */
+/** The folders that read bytes from outside. The visualizer's limits are for its output, not for its input. */
 const REACHED = ['actors/server', 'actors/spdy', 'actors/host/manifests', 'actors/kube', 'actors/probe'];
 const NOT_REACHED: Readonly<Record<string, string>> = {
   'actors/server/visualizer/': 'bounds what is shown',
@@ -42,7 +42,7 @@ describe('docs/limits.md', () => {
     expect(value.startsWith('`') ? `\`${declared}\`` : value).toBe(value);
   });
 
-  it('has every limit that a stranger can reach', () => {
+  it('has every limit that input from outside can reach', () => {
     const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', ...REACHED], {
       cwd: join(root, 'src'),
       encoding: 'utf8',

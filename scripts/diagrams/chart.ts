@@ -1,9 +1,10 @@
 /**
- * What a chart says: the states of a machine and the words on its edges, read from the machine that runs.
+ * The content of a chart: the states of a machine and the texts of its edges, read from the machine itself.
  *
- * Pure: no sizes, no places. Invariants: the order is the order of the definition; every transition of the machine is
- * on the chart, as an edge or as a line of its state. A line is what stays in the state, what leaves a region of a
- * parallel state, and what many far states have in common (`failed`): as edges these would cross all others.
+ * Pure: no sizes, no positions. Invariants: the order is that of the definition; every transition of the machine is on
+ * the chart, as an edge or as a line of its state. Lines are the transitions that stay in their state, those that leave
+ * a region of a parallel state, and those that many distant states have in common (`failed`), because as edges they
+ * would cross all others.
  */
 import type { AnyStateMachine, AnyStateNode } from 'xstate';
 
@@ -19,22 +20,25 @@ export interface ChartState {
   readonly id: string;
   readonly title: string;
   readonly kind: StateKind;
-  /** True for the child of a parallel state: it is active together with its neighbours. */
+  /** True for a child of a parallel state: it is active together with its siblings. */
   readonly region: boolean;
   readonly waitsFor: string | undefined;
   readonly lines: readonly ChartLine[];
   readonly initial: string | undefined;
   readonly children: readonly ChartState[];
-  /** Of a state that is drawn as a card: the sheet that has its inside, and the ids of all that is there. */
+  /** For a state that is drawn as a card: the sheet with its content, and the ids of all states there. */
   readonly card?: { readonly sheet: string; readonly inside: readonly string[] };
 }
 
-/** One line inside a state: what it invokes, does on entry and exit, or hears without leaving. */
+/**
+ * One line inside a state: an operation that it invokes, an action on entry or exit, or an event that does not leave
+ * it.
+ */
 export interface ChartLine {
   readonly text: string;
   /** The event type, for lines that are transitions. */
   readonly event: string | undefined;
-  /** Where it leads, for transitions that are not drawn as an edge. */
+  /** The target of a transition that is not drawn as an edge. */
   readonly target?: string;
 }
 
@@ -47,7 +51,7 @@ export interface ChartEdge {
 type Transition = AnyStateNode['transitions'] extends Map<string, (infer T)[]> ? T : never;
 type Meta = { readonly steps?: unknown; readonly waitsFor?: unknown } | undefined;
 
-/** States in other places of the chart that lead to one state: with more, its edges say less than lines do. */
+/** The most distant states that have edges to one state; if there are more, lines are clearer than edges. */
 const FAR_SOURCES_MAX = 3;
 
 type Edges = Map<string, { source: string; target: string; labels: ChartLine[] }>;
@@ -101,7 +105,7 @@ const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
 const isInside = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>
   node === ancestor || (node.parent !== undefined && isInside(node.parent as AnyStateNode, ancestor));
 
-/** True when the transition ends a region of a parallel state, and its neighbours with it. */
+/** True if the transition ends a region of a parallel state, and its siblings with it. */
 function leavesRegion(source: AnyStateNode, target: AnyStateNode): boolean {
   if (isInside(target, source)) return false;
   const parent = source.parent as AnyStateNode | undefined;
@@ -111,7 +115,7 @@ function leavesRegion(source: AnyStateNode, target: AnyStateNode): boolean {
 const isFar = (source: AnyStateNode, target: AnyStateNode): boolean =>
   source.parent !== target.parent && !isInside(source, target) && !isInside(target, source);
 
-/** The far states that lead to each state. */
+/** The distant states that lead to each state. */
 function farSources(node: AnyStateNode, found = new Map<string, Set<string>>()): Map<string, Set<string>> {
   for (const transition of transitionsOf(node))
     for (const target of transition.target ?? [])
@@ -120,7 +124,7 @@ function farSources(node: AnyStateNode, found = new Map<string, Set<string>>()):
   return found;
 }
 
-/** Transitions that do something. An empty one (`onError: {}`) only says that an event is no surprise. */
+/** Transitions with an effect. An empty one (`onError: {}`) only declares that the event is expected. */
 function transitionsOf(node: AnyStateNode): Transition[] {
   const all = [...[...node.transitions.values()].flat(), ...(node.always ?? [])] as Transition[];
   return all.filter((transition) => transition.target?.length || transition.actions.length > 0);
@@ -137,7 +141,7 @@ function activities(node: AnyStateNode): ChartLine[] {
 const labelled = (verb: string, what: unknown): ChartLine[] =>
   typeof what === 'string' && what !== '' ? [{ text: `${verb} ${what}`, event: undefined }] : [];
 
-/** Names of the machine's own actions; XState's (`raise` and `cancel` of each delay) would only be noise. */
+/** Names of the machine's own actions, without those of XState (`raise` and `cancel` of each delay). */
 function namesOf(actions: readonly unknown[]): string[] {
   return actions.flatMap((action) => {
     const name = typeof action === 'string' ? action : (action as { type?: unknown }).type;
@@ -155,7 +159,7 @@ function labelOf(transition: Transition): ChartLine {
 const ACTOR_EVENT = /^xstate\.(done|error|snapshot)\.actor\.(.+)$/;
 const AFTER_EVENT = /^xstate\.after\.(.+)$/;
 
-/** An event as people say it: `xstate.done.actor.look` is `look done`. The id of the state is already cut off. */
+/** The text for an event: `xstate.done.actor.look` becomes `look done`. The caller has removed the id of the state. */
 function eventName(type: string): string {
   const actor = ACTOR_EVENT.exec(type);
   if (actor) return `${actor[2]} ${actor[1] === 'error' ? 'failed' : actor[1]}`;

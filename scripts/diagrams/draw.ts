@@ -1,4 +1,6 @@
-/** Draws every machine that can be reached from one: file names and their contents, in the order of the names. */
+/**
+ * Draws every machine that one machine can start: the names of the files and their contents, in the order of the names.
+ */
 import type { AnyStateMachine } from 'xstate';
 import { machinesOf } from '../../src/kernel/steps.ts';
 import { chartOf } from './chart.ts';

@@ -1,17 +1,17 @@
 /**
- * Where everything of a chart is: sizes from the text, places from ELK's layered layout.
+ * The layout of a chart: sizes follow from the text, positions from ELK's layered layout.
  *
- * Runs when the project is built; neither the daemon nor the browser knows a layout engine. The same chart always gets
- * the same places.
+ * It runs when the project is built; neither the daemon nor the browser contains a layout engine. The same chart always
+ * gets the same positions.
  */
 import { createRequire } from 'node:module';
 import type { ELK, ElkExtendedEdge, ElkNode } from 'elkjs/lib/elk-api.js';
 import type { Chart, ChartEdge, ChartLine, ChartState } from './chart.ts';
 
-/** The package is CommonJS whose types claim a default export: `require` says what is really there. */
+/** The package is CommonJS, but its types declare a default export; `require` returns the actual one. */
 const Elk = createRequire(import.meta.url)('elkjs/lib/elk.bundled.js') as new () => ELK;
 
-/** Advance of one character, as a part of the font size: the widest of the common monospace fonts. */
+/** The width of one character relative to the font size, in the widest of the common monospace fonts. */
 const MONO_ADVANCE = 0.61;
 const TITLE_ADVANCE = 0.62;
 export const TITLE_PX = 13;
@@ -20,7 +20,7 @@ export const LINE_PX = 15;
 export const HEADER_PX = 26;
 const PADDING_PX = 12;
 const SIDE_PX = 16;
-/** Longer lines are cut: a chart is no place for prose. */
+/** Longer lines are cut, because a chart has no room for sentences. */
 const TEXT_MAX_CHARS = 48;
 
 type Options = Readonly<Record<string, string>>;
@@ -47,16 +47,16 @@ const LAYERED: Options = {
   'elk.layered.nodePlacement.bk.fixedAlignment': 'BALANCED',
 };
 
-/** Compound states one after the other, as columns: the phases of a long start would be a thin tower. */
+/** Compound states as columns side by side: one below the other, the phases of a long start would be a thin tower. */
 const COLUMNS: Options = { ...LAYERED, 'elk.direction': 'RIGHT', 'elk.hierarchyHandling': 'SEPARATE_CHILDREN' };
-/** Regions that have nothing to do with each other. */
+/** Regions that have no edges between them. */
 const PACKED: Options = {
   'elk.algorithm': 'rectpacking',
   'elk.hierarchyHandling': 'SEPARATE_CHILDREN',
   'elk.aspectRatio': '1.8',
   'elk.spacing.nodeNode': '14',
 };
-/** For edges that should keep their direction when the layout breaks cycles. */
+/** For edges that keep their direction when the layout breaks cycles. */
 const DOWNWARD: Options = { 'elk.layered.priority.direction': '10' };
 
 export interface Box {
@@ -132,7 +132,7 @@ function arrangement(state: ChartState, edges: readonly ChartEdge[]): Options {
   return compounds.length > 1 && compounds.every((child) => isSelfContained(child, edges)) ? COLUMNS : LAYERED;
 }
 
-/** True when no edge crosses the border of one of its children: each of them can be placed alone. */
+/** True if no edge crosses the border of a child: each child can then be laid out alone. */
 function isSelfContained(state: ChartState, edges: readonly ChartEdge[]): boolean {
   return state.children.every((child) => {
     const inside = new Set(below(child));
@@ -140,10 +140,10 @@ function isSelfContained(state: ChartState, edges: readonly ChartEdge[]): boolea
   });
 }
 
-/** The states inside a state, without itself. */
+/** The ids of all states inside a state, without its own. */
 const below = (state: ChartState): string[] => state.children.flatMap((child) => [child.id, ...below(child)]);
 
-/** Room that the title and the lines of a state need. */
+/** The size that the title and the lines of a state need. */
 function ownSize(state: ChartState): { width: number; height: number } {
   if (state.kind === 'history') return { width: 24, height: 24 };
   const lines = shownLines(state);
@@ -153,7 +153,7 @@ function ownSize(state: ChartState): { width: number; height: number } {
   return { width: Math.ceil(width), height: state.children.length > 0 ? height : height + 4 };
 }
 
-/** The states by their place in the definition: an author writes the usual way forward from top to bottom. */
+/** The number of each state in the definition. Authors write the usual path through a chart from top to bottom. */
 function definitionOrder(state: ChartState, order = new Map<string, number>()): Map<string, number> {
   order.set(state.id, order.size);
   for (const child of state.children) definitionOrder(child, order);

@@ -1,23 +1,23 @@
 /**
- * A chart as drawings that fit a page: where the whole is too large, states are folded into cards, and what is inside a
- * card has a sheet of its own.
+ * Splits a chart into sheets that fit a page. If the whole chart is too large, states are folded into cards, and the
+ * content of each card has a sheet of its own.
  *
- * Pure but for the layout. Invariants: no sheet is larger than a page; every state is on a sheet, with its inside there
- * or on its own; every transition is on the sheet that shows both of its ends, and where it leaves a sheet, there as a
- * line as well; the same chart gives the same sheets.
+ * Pure, except for the layout. Invariants: no sheet is larger than a page; every state is on a sheet, and its content
+ * is there or on a sheet of its own; every transition is on the sheet that shows both of its ends, and a transition
+ * that leaves a sheet is also a line on it; the same chart gives the same sheets.
  */
 import type { Chart, ChartEdge, ChartLine, ChartState } from './chart.ts';
 import { type Layout, layOut } from './layout.ts';
 
-/** In points: what a screen shows without losing the words. */
+/** In points: the size that a screen shows with readable text. */
 export const [SHEET_WIDTH_MAX, SHEET_HEIGHT_MAX] = [1_600, 2_200] as const;
-/** Labels of one arrow to or from a card; the sheet of the card has them all. */
+/** The labels of one arrow to or from a card; the sheet of the card has all of them. */
 const CARD_LABELS_MAX = 6;
 
 export interface Sheet {
-  /** The name of the file without its end: the machine, and the states down to the one whose inside it shows. */
+  /** The file name without its extension: the machine, and the path to the state whose content the sheet shows. */
   readonly name: string;
-  /** The sheet that has this one's card; undefined for the first of a machine. */
+  /** The sheet with the card of this one; undefined for the first sheet of a machine. */
   readonly parent: string | undefined;
   readonly chart: Chart;
   readonly layout: Layout;
@@ -28,11 +28,11 @@ interface Size {
   readonly height: number;
 }
 
-/** How a sheet says less than the chart. */
+/** The simplifications of a sheet compared with its chart. */
 interface Simplified {
-  /** Ids of states that are cards. */
+  /** The ids of states that are drawn as cards. */
   readonly folded: Set<string>;
-  /** Ids of states to which lines lead instead of arrows, because too many do. */
+  /** The ids of states with too many arrows: the transitions to them are written as lines. */
   readonly hubs: Set<string>;
 }
 
@@ -40,7 +40,10 @@ export async function sheetsOf(chart: Chart): Promise<Sheet[]> {
   return await sheetsFrom(new Outline(chart), chart.root, undefined);
 }
 
-/** The chart with the names of its sheets. Ids of states may be words of an author, so sheets are named by the way. */
+/**
+ * The chart with the names of its sheets. An id of a state may be any text, so a sheet is named by the path to its
+ * state.
+ */
 class Outline {
   readonly chart: Chart;
   readonly #names = new Map<string, string>();
@@ -90,7 +93,9 @@ async function drawing(outline: Outline, root: ChartState, how: Simplified): Pro
   return { chart, layout: await layOut(chart) };
 }
 
-/** Opens the smallest cards again while there is room. Regions stay: side by side they are read best as cards. */
+/**
+ * Unfolds the smallest cards again while there is room. Regions stay folded: they are read best as cards side by side.
+ */
 async function unfolded(outline: Outline, root: ChartState, how: Simplified, smallest: Drawing): Promise<Drawing> {
   const cards = statesBelow(root).filter(({ id, region }) => how.folded.has(id) && !region);
   const bySize = cards.toSorted((one, other) => statesBelow(one).length - statesBelow(other).length);
@@ -112,8 +117,8 @@ const statesBelow = (state: ChartState): ChartState[] =>
   state.children.flatMap((child) => [child, ...statesBelow(child)]);
 
 /**
- * Folds the largest states that are pages by themselves, as many as the sheet seems to have too much; where there is
- * none, the smallest that is too large: it has no large one inside. False when nothing is left to fold.
+ * Folds the largest states that fit a page, until the rest probably fits, too. If no state fits a page, it folds the
+ * smallest one, which contains no large state. False if there is nothing left to fold.
  */
 function fold(root: ChartState, layout: Layout, folded: Set<string>): boolean {
   const open = (state: ChartState): ChartState[] =>
@@ -137,7 +142,7 @@ function fold(root: ChartState, layout: Layout, folded: Set<string>): boolean {
   return candidates.length > 0;
 }
 
-/** The state with most arrows to it gets lines instead. False when no state has more than one. */
+/** Replaces the arrows to the state that has the most of them with lines. False if no state has more than one. */
 function addHub({ edges }: Chart, hubs: Set<string>): boolean {
   const byTarget = [...Map.groupBy(edges, ({ target }) => target)];
   const [busiest] = byTarget.toSorted(([, one], [, other]) => other.length - one.length);
@@ -146,9 +151,7 @@ function addHub({ edges }: Chart, hubs: Set<string>): boolean {
   return true;
 }
 
-// ---- one sheet ------------------------------------------------------------------------------------------------------
-
-/** The chart of one state with the folded ones as cards, and of the edges what begins on it. */
+/** The chart of one state: the folded states are cards, and the edges are those that begin on the sheet. */
 function partOf(outline: Outline, root: ChartState, { folded, hubs }: Simplified): Chart {
   const shown = new Map<string, string>();
   showIn(root, folded, shown);
@@ -169,7 +172,7 @@ function partOf(outline: Outline, root: ChartState, { folded, hubs }: Simplified
   return { machine, root: withCards(outline, root, folded, lines), edges: drawn };
 }
 
-/** By each state of the sheet and inside its cards: where it is on the sheet. */
+/** For each state on the sheet or inside its cards: the state on the sheet that represents it. */
 function showIn(state: ChartState, folded: ReadonlySet<string>, into: Map<string, string>): void {
   into.set(state.id, state.id);
   for (const child of state.children) {

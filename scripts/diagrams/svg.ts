@@ -1,11 +1,10 @@
 /**
- * Writes a placed chart as SVG.
+ * Writes a chart with its layout as SVG.
  *
- * Every state carries `data-id` (its id in XState) and every edge `data-source`, `data-target` and `data-event`, so a
- * page can light what is active without knowing how the chart was drawn. A card carries `data-inside` (the ids of the
- * states on its sheet) and leads there by a link to the file beside this one, as the first title of a sheet leads back.
- * The file follows the reader's colour scheme by itself; a page that embeds it drops the style and brings its own.
- * Nothing but text, shapes and these links: no scripts.
+ * Each state has `data-id` (its id in XState) and each edge has `data-source`, `data-target` and `data-event`, so that
+ * a page can highlight active states without knowledge of the layout. A card has `data-inside` (the ids of the states
+ * on its sheet) and a link to the file of that sheet, whose title links back. The file uses the colour scheme of the
+ * reader; a page that embeds it replaces the style. It contains text, shapes and these links, but no scripts.
  */
 import type { ChartState } from './chart.ts';
 import {
@@ -50,7 +49,7 @@ export function svgOf({ name: sheet, parent, chart, layout }: Sheet): string {
   const height = px(layout.height);
   const states: string[] = [];
   drawState(chart.root, layout, states, parent);
-  // An image has no parts to a reader of screens, so what has links is a group.
+  // For a screen reader an image has no parts, so a chart with links is a group.
   const isLinked = states.some((shape) => shape.startsWith('<a '));
   const [name, machine] = [sheet, chart.machine].map(escaped);
   return `${[
@@ -65,7 +64,7 @@ export function svgOf({ name: sheet, parent, chart, layout }: Sheet): string {
   ].join('\n')}\n`;
 }
 
-/** `parent`: the sheet to which the title leads back; undefined within a sheet. */
+/** `parent`: the sheet that the title links back to; undefined inside a sheet. */
 function drawState(state: ChartState, layout: Layout, out: string[], parent: string | undefined, depth = 1): void {
   const box = layout.boxes.get(state.id) as Box;
   const classes = ['state', state.kind, ...(state.region ? ['region'] : []), ...(state.card ? ['card'] : [])].join(' ');
@@ -136,7 +135,7 @@ function rounded(points: readonly Point[]): string {
   return parts.join('');
 }
 
-/** The point a corner's radius away from `from`, at most half-way. */
+/** The point at the radius of a corner from `from` towards `to`, at most half-way. */
 function towards(from: Point, to: Point): Point {
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
   const part = Math.min(CORNER_PX, length / 2) / length;
@@ -164,7 +163,7 @@ const inset = ({ x, y, width, height }: Box, by: number): Box => ({
 const rect = (name: string, { x, y, width, height }: Box, radius: number): string =>
   `<rect class="${name}" x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" rx="${px(radius)}"/>`;
 
-/** One decimal is enough for the eye and keeps the files equal between machines. */
+/** One decimal is enough for the eye, and keeps the files equal on all machines. */
 const px = (value: number): string => String(Math.round(value * 10) / 10);
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };

@@ -1,7 +1,8 @@
 /**
- * The tree as files that are given away: an archive to unpack anywhere, and a package for Debian.
+ * The tree as files for distribution: an archive to unpack anywhere, and a Debian package.
  *
- * Invariant: names in order, one owner, one time, one thread that compresses: the same tree makes the same bytes.
+ * Invariant: the same tree gives the same bytes: files are in order and have one owner and one time, and one thread
+ * compresses them.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,7 +14,7 @@ import type { Source } from './tree.ts';
 const KIB = 1_024;
 const SCRIPT_MODE = 0o755;
 
-/** `level` is that of xz, 0 to 9. */
+/** `level`: the level of xz, 0 to 9. */
 export function writeTar(tree: string, file: string, name: string, level: number): void {
   const order = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--format=gnu'];
   const argv = [...order, '--use-compress-program', `xz -T1 -${level}`, `--transform=s,^\\.,${name},`];
@@ -77,8 +78,8 @@ Description: Kubernetes node agent that remembers why it did each thing
 `;
 
 /**
- * Containers are the runtime's and go on: a restart of the agent touches none. An agent that runs is restarted after an
- * upgrade, for its files are other ones now, whichever of the two units it runs in.
+ * The scripts of the Debian package. They touch no container, because containers belong to the runtime. After an
+ * upgrade, an agent that runs in either of the two units is restarted, because its files have been replaced.
  */
 const SCRIPTS: Readonly<Record<string, string>> = {
   postinst: `#!/bin/sh

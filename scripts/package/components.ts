@@ -1,4 +1,6 @@
-/** What of others is in the package: every dependency that is not for development alone, and Node itself. */
+/**
+ * The components in the package that others have made: every dependency except those for development, and Node itself.
+ */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,11 +12,11 @@ export interface Component {
   readonly version: string;
   /** An SPDX expression. */
   readonly licence: string;
-  /** From the root of the checkout. */
+  /** Relative to the root of the checkout. */
   readonly path: string;
-  /** Checksum of the published archive, as `sha512-…`. */
+  /** The checksum of the published archive, as `sha512-…`. */
   readonly integrity: string;
-  /** It is loaded from its own files; all others are inside the bundle. */
+  /** The component is loaded from its own files; all others are in the bundle. */
   readonly isRunFromDisk: boolean;
 }
 
@@ -27,7 +29,7 @@ interface Locked {
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
-/** What `scripts/bundle.ts` leaves outside: native code, and traces, which few nodes want. */
+/** The packages that `scripts/bundle.ts` does not bundle: native code, and traces, which few nodes export. */
 const OUTSIDE = [
   'koffi',
   '@opentelemetry/exporter-trace-otlp-grpc',
@@ -39,7 +41,7 @@ const FOLDER = 'node_modules/';
 
 type Lock = Readonly<Record<string, Locked>>;
 
-/** By name. Those of other platforms are left out. */
+/** In the order of their paths, without those for other platforms. */
 export function componentsOf(root: string, platform: Platform): readonly Component[] {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as { readonly packages: Lock };
   const fromDisk = closureOf(packages, OUTSIDE);
@@ -58,13 +60,13 @@ export function componentsOf(root: string, platform: Platform): readonly Compone
 
 const NATIVE = Object.values(PLATFORMS).map(({ koffi }) => koffi);
 
-/** Of native parts the platform's own; of all else what npm has installed here. */
+/** Of native parts, those for this platform; of all others, those that npm has installed here. */
 function isOfPlatform(root: string, path: string, { koffi }: Platform): boolean {
   const native = NATIVE.find((name) => path === `${FOLDER}${name}`);
   return native === undefined ? existsSync(join(root, path)) : native === koffi;
 }
 
-/** Paths of these packages and of all that they need. Types are not needed to run. */
+/** The paths of these packages and of all that they need. Packages of types are not needed at run time. */
 function closureOf(packages: Lock, names: readonly string[]): ReadonlySet<string> {
   const found = new Set<string>();
   const pending = names.map((name) => ({ from: '', name }));
@@ -79,7 +81,7 @@ function closureOf(packages: Lock, names: readonly string[]): ReadonlySet<string
   return found;
 }
 
-/** As Node finds it: in the nearest `node_modules` upwards. */
+/** Finds a package as Node does: in the nearest `node_modules`, upwards. */
 function resolved(packages: Lock, from: string, name: string): string | undefined {
   for (let folder = from; ; folder = folder.slice(0, Math.max(0, folder.lastIndexOf(`/${FOLDER}`)))) {
     const path = `${folder === '' ? '' : `${folder}/`}${FOLDER}${name}`;
@@ -88,7 +90,7 @@ function resolved(packages: Lock, from: string, name: string): string | undefine
   }
 }
 
-/** One text with the licence of everything, as Debian's policy wants it. */
+/** One text with the licences of all components, as Debian's policy requires. */
 export function licencesText(root: string, components: readonly Component[]): string {
   const own = readFileSync(join(root, 'LICENSE'), 'utf8');
   const others = components.map((each) => {
@@ -108,7 +110,7 @@ function licenceOf(folder: string): string {
     .join('\n');
 }
 
-/** SPDX 2.3 as JSON. Where a component was fetched from is not said: its checksum and package URL name it. */
+/** SPDX 2.3 as JSON. Places to download are omitted: checksum and package URL identify each component. */
 export function spdxDocument({ version, commit, epoch }: Source, components: readonly Component[]): string {
   const created = new Date(epoch * 1_000).toISOString().replace('.000Z', 'Z');
   const own = {

@@ -1,4 +1,4 @@
-/** The man page and the completion of shells, from the definitions that `statelet --help` is made of. */
+/** The man page and the completions of shells, from the definitions of `statelet --help`. */
 import type { Command, Option } from 'commander';
 import { programOf } from '../../src/bin/commands/verbs.ts';
 import { STATELET_FLAGS_HELP } from '../../src/bin/prepared-run.ts';
@@ -12,7 +12,7 @@ interface Verb {
   readonly options: readonly { readonly flags: readonly string[]; readonly words: string; readonly text: string }[];
 }
 
-/** Verbs that take the flags of a kubelet, which their own parser knows. */
+/** Verbs with the flags of a kubelet, which have a parser of their own. */
 const DAEMON_VERBS: ReadonlySet<string> = new Set(['run', 'run-once', 'config']);
 const ownFlags = [...STATELET_FLAGS_HELP.matchAll(/^ +(--[\w-]+)/gm)].map(([, flag]) => flag!);
 const kubeletFlags = [...ownFlags, ...FLAGS.map(({ name }) => `--${name}`)].toSorted();
@@ -33,7 +33,7 @@ function verbs(): readonly Verb[] {
 const flagsOf = ({ name, options }: Verb): readonly string[] =>
   DAEMON_VERBS.has(name) ? kubeletFlags : options.flatMap(({ flags }) => flags);
 
-/** Text of a man page: a backslash and a leading point would be orders. */
+/** Text for a man page, in which a backslash and a leading point are commands. */
 const escaped = (text: string): string =>
   text
     .replaceAll('\\', '\\e')

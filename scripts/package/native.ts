@@ -1,6 +1,6 @@
 /**
- * The native parts of a package: those that `npm ci` has installed on a machine of the same kind, or, for another kind,
- * the packages of npm that have them, fetched by npm and held against the lock file and the checksum of the program.
+ * The native parts of a package: those that `npm ci` has installed, or, for another architecture, npm's packages for
+ * it, which npm fetches and which are verified by the lock file and the checksum of the program.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -14,15 +14,15 @@ interface Lock {
   readonly packages: Readonly<Record<string, { readonly version?: string; readonly integrity?: string }>>;
 }
 
-/** Where the parts lie. */
+/** The paths of the native parts. */
 export interface NativeParts {
-  /** The program. */
+  /** The program `node`. */
   readonly node: string;
-  /** The folder of the package. */
+  /** The folder of koffi's native package. */
   readonly koffi: string;
 }
 
-/** `staging` is a folder that exists; it gets what has to be fetched. */
+/** `staging`: an existing folder, for packages that are fetched. */
 export function nativeParts(root: string, platform: Platform, staging: string): NativeParts {
   if (platform.arch === process.arch) {
     return { node: join(root, INSTALLED_NODE), koffi: join(root, 'node_modules', platform.koffi) };
@@ -42,7 +42,7 @@ interface Packed {
   readonly integrity: string;
 }
 
-/** The folder of a package of npm, unpacked. */
+/** Fetches a package of npm, unpacks it, and returns its folder. */
 function fetched(specification: string, staging: string, integrity?: string): string {
   const output = execFileSync(
     'npm',
@@ -63,7 +63,9 @@ function fetched(specification: string, staging: string, integrity?: string): st
   return folder;
 }
 
-/** The Node of a package, without its symbols: half of the file is for debuggers of Node itself. */
+/**
+ * Copies Node into a package without its symbols, which are half of the file and serve only debuggers of Node itself.
+ */
 export function placeNode(
   program: string,
   { nodeSha256, strip, stripPackage, ...platform }: Platform,

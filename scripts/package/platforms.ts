@@ -1,22 +1,22 @@
-/** The machines that a package can be made for, and the parts of it that are native code. */
+/** The platforms that a package can be built for, and their native parts. */
 
 export type Architecture = 'x64' | 'arm64';
 
 export interface Platform {
-  /** As Node and npm name it. */
+  /** The architecture as Node and npm name it. */
   readonly arch: Architecture;
-  /** As Debian names it. */
+  /** The architecture as Debian names it. */
   readonly debian: string;
-  /** Of `bin/node` in the npm package `node-linux-<arch>`, of which the lock file has no checksum. */
+  /** The checksum of `bin/node` in the npm package `node-linux-<arch>`; the lock file has none for it. */
   readonly nodeSha256: string;
-  /** The program that takes symbols away, and Debian's package of it. */
+  /** The program that removes symbols, and Debian's package with it. */
   readonly strip: string;
   readonly stripPackage: string;
   /** The native part of `koffi`, an optional dependency in the lock file. */
   readonly koffi: string;
 }
 
-/** Changes with the version of `node` in `package.json`, and the checksums with it. */
+/** Changes together with the version of `node` in `package.json` and the checksums below. */
 export const NODE_VERSION = '26.10.0';
 
 export const PLATFORMS: Readonly<Record<Architecture, Platform>> = {

@@ -1,8 +1,8 @@
 /**
- * The tree that is installed below a prefix such as `/usr`: the program with the Node that runs it, and what an
- * operator finds around it.
+ * The tree that is installed below a prefix such as `/usr`: the program with the Node that runs it, the units, the man
+ * page, completions and licences.
  *
- * Invariant: the same commit and lock file make the same bytes; nothing here depends on where or when it is made.
+ * Invariant: the same commit and lock file give the same bytes, wherever and whenever the tree is built.
  */
 import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -15,20 +15,20 @@ import type { Platform } from './platforms.ts';
 export const ROOT = join(import.meta.dirname, '../..');
 const LIBRARY = 'lib/statelet';
 
-/** What the program reads of its own folder. */
+/** The files beside the bundle that the program reads. */
 const PROGRAM = ['package.json', 'LICENSE', 'NOTICE', 'proto', 'docs/diagrams', 'src/visualizer', 'schema'];
-/** The few files that are not in the bundle, because they find it. */
+/** The files that find and load the bundle, and are therefore not in it. */
 const DOORS = /^src\/bin\/[\w-]+\.js$/;
-/** Of a dependency, what is for those who compile against it, or for browsers. */
+/** Files of a dependency that only compilers or browsers read. */
 const NOT_RUN = /\.(d\.[cm]?ts|ts|map|md|markdown|min\.js)$|\/(esm|esnext|umd|test|tests|doc|docs|vendor)(\/|$)/;
-/** protobufjs in one piece for browsers. */
+/** protobufjs bundled for browsers. */
 const FOR_BROWSERS = /^dist\/(light\/|minimal\/)?protobuf\.js$/;
 const LICENCE = /(^|\/)(licen[cs]e|notice|copying)[^/]*$/i;
 const DIRECTORY_MODE = 0o755;
 const FILE_MODE = 0o644;
 const PROGRAM_MODE = 0o755;
 
-/** Finds its Node beside itself, wherever the tree was put, and without `PATH`. */
+/** Finds its Node beside itself, wherever the tree is installed, and without `PATH`. */
 const WRAPPER = `#!/bin/sh
 # Runs Statelet with the Node that came with it.
 here=\${0%/*}
@@ -44,12 +44,12 @@ export interface Source {
 }
 
 export interface Parts {
-  /** The folder of the program's modules in one piece. */
+  /** The folder of the bundle. */
   readonly bundle: string;
   readonly native: NativeParts;
 }
 
-/** Makes the tree in an empty folder. */
+/** Builds the tree in an empty folder. */
 export function makeTree(prefix: string, { bundle, native }: Parts, platform: Platform, source: Source): void {
   const library = join(prefix, LIBRARY);
   copyProgram(library, bundle);
@@ -102,7 +102,7 @@ function put(path: string, content: string | Buffer, mode = FILE_MODE): void {
   writeFileSync(path, content, { mode });
 }
 
-/** One time and plain modes for all. */
+/** Gives all files one time and plain modes. */
 function settle(prefix: string, library: string, epoch: number): void {
   const names = readdirSync(prefix, { recursive: true, encoding: 'utf8' });
   for (const path of [...names.map((name) => join(prefix, name)), prefix]) {

@@ -16,7 +16,7 @@ import { OperationError } from '../kernel/json.ts';
 
 type Create = grpc.ChannelCredentials['_createSecureConnector'];
 
-/** For what a closed client says last. */
+/** The time for the last frames of a closed client, before its sockets are destroyed. */
 const LINGER_MS = 1_000;
 
 /** The client that owns a new connection: grpc-js hands out a connection only when it is established. */

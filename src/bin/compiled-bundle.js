@@ -6,8 +6,8 @@
  * code.
  *
  * Invariants: a cache file is used only for the exact source it was made from, by the same V8 with the same settings; an
- * incomplete file is not used; on a read-only disk nothing is stored. All files of a process are of the
- * folder that was there when it began, also when a newer bundle has taken its place meanwhile.
+ * incomplete file is not used; on a read-only disk nothing is stored. A process reads all files from the folder that
+ * existed when it began, even if a newer bundle has replaced this folder.
  */
 import { constants, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,12 +16,12 @@ import { cachedDataVersionTag } from 'node:v8';
 import vm from 'node:vm';
 import zlib from 'node:zlib';
 
-/** Before the code: the checksums of text and code. */
+/** The checksums of text and code, before the code. */
 const HEADER_BYTES = 8;
-/** Files of which nothing was kept. @type {{ script: vm.Script, textSum: number, keptAt: string }[]} */
+/** Loaded files without valid compiled code on disk. @type {{ script: vm.Script, textSum: number, keptAt: string }[]} */
 const missing = [];
 
-/** The exports of a CommonJS file whose chunks are beside it. `compiledDirectory` is made when it is needed. */
+/** The exports of a CommonJS file with its chunks beside it. `compiledDirectory` is created when it is needed. */
 export function loadBundle(path, compiledDirectory) {
   const directory = dirname(path);
   const folder = `/proc/self/fd/${openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY)}`;
@@ -70,7 +70,7 @@ function keptCode(keptAt, textSum) {
   }
 }
 
-/** Writes down what this process has compiled until now, where nothing was kept. */
+/** Stores the code that this process has compiled so far, for files without valid compiled code on disk. */
 export function keepCompiled() {
   for (const { script, textSum, keptAt } of missing.splice(0)) {
     if (!written(keptAt, textSum, script.createCachedData())) return;

@@ -1,18 +1,17 @@
 /**
- * What a process does when it comes to rest: it gives memory back. `memory-limits.js` says what it may take while it
- * works.
+ * Returns memory to the machine when the process becomes idle. `memory-limits.js` has the limits while it works.
  */
 import { getHeapStatistics } from 'node:v8';
 
-/** At rest the process allocates less than this between two checks: leases and probes, but no batch of pods. */
+/** An idle process allocates less than this between two checks: for leases and probes, but not for a batch of pods. */
 const REST_CHECK_MS = 2_000;
 const REST_BYTES = 6 * 2 ** 20;
-/** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
+/** A collection takes about 100 ms: it is worth this only if so much was allocated since the last one. */
 const WORTH_BYTES = 32 * 2 ** 20;
 
 /**
- * From now on gives memory back whenever the process comes to rest; `before` is called the first time, while V8 still
- * has all that it compiled. Does nothing in a process that is not lean.
+ * From now on returns memory whenever the process becomes idle. `before` is called before the first collection, while V8
+ * still has all compiled code. Does nothing in a process without `--expose-gc`, that is, without `memory-limits.js`.
  */
 export function collectWhenIdle(before = () => {}, checkMs = REST_CHECK_MS) {
   const collect = globalThis.gc;

@@ -1,4 +1,4 @@
-/** Which code to run: the sources, or the one piece that `npm run bundle` made of them when nothing was changed since. */
+/** Chooses the code to run: the bundle of `npm run bundle` if no source has changed since, otherwise the sources. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadBundle } from './compiled-bundle.js';
@@ -14,9 +14,9 @@ export const newestCode = async (compiledDirectory) =>
 function bundleIsCurrent() {
   const madeMs = statSync(BUNDLE, { throwIfNoEntry: false })?.mtimeMs;
   if (madeMs === undefined) return false;
-  // An installed package has no sources, and times of its files and folders that say nothing.
+  // An installed package has no sources, and the times of its files and folders are arbitrary.
   if (!existsSync(join(SOURCES, 'bin/commands/main.ts'))) return true;
-  // A file that was taken away shows in the time of its directory.
+  // The removal of a file changes the time of its directory.
   const paths = ['', ...readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })];
   return paths.every((path) => statSync(join(SOURCES, path)).mtimeMs < madeMs);
 }

@@ -1,4 +1,4 @@
-/** The program of the thread of the servers, from the sources or from the bundle as the thread that starts it. */
+/** The program of the servers' thread: from the sources or from the bundle, like the thread that starts it. */
 import module from 'node:module';
 import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';

@@ -1,13 +1,14 @@
 #!/usr/bin/env node
 /**
- * The program's entry: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in
+ * The entry of the program: one command with verbs. Data goes to stdout, diagnostics to stderr; exit codes are in
  * `exit-codes.ts`.
  *
- * Compiled code is kept beside the program, if this user may write there. Node's own choice is a folder of /tmp, which
- * any user can have made first, with code in it for a daemon of root.
+ * Compiled code is stored beside the program, if this user may write there. Node's default is a folder in /tmp, which
+ * any user could create first, with malicious code for a daemon that runs as root.
  *
- * Plain JavaScript: everything behind it comes from the compile cache, types already stripped. An entry in TypeScript
- * would load the compiler that strips them, for this file alone: 17 MiB and 30 ms in every process.
+ * This file is plain JavaScript, because everything that it loads comes from the compile cache, with types already
+ * stripped. An entry in TypeScript would load the compiler that strips types for this file alone, which takes 17 MiB
+ * and 30 ms in every process.
  */
 import module from 'node:module';
 import { join } from 'node:path';
@@ -35,7 +36,7 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
   process.exitCode = await main(process.argv.slice(2));
 }
 
-/** Code that cannot even be loaded comes here, too: a commit that `git bisect run` must skip. */
+/** Also called if code cannot be loaded: `git bisect run` must skip such a commit. */
 function crashed(error) {
   process.stderr.write(`statelet ${process.argv[2]}: ${error?.stack ?? error}\n`);
   process.exit(CRASHED);

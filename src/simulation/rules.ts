@@ -1,9 +1,6 @@
 /**
- * The rules that a run must satisfy: safety at every moment, and convergence at the end.
- *
- * The conditions that hold when nothing failed for a while: the node has its wanted state, and no leftovers.
- *
- * The invariants of a simulation, checked at each start of a container and each write to the API server.
+ * The rules that a run must satisfy. Safety is checked at each start of a container and each write to the API server.
+ * Convergence is checked when nothing has failed for a while: the node has its wanted state, and no leftovers.
  */
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { isTerminalPhase } from '../machines/model/status/phase.ts';

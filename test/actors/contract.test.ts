@@ -1,4 +1,4 @@
-/** Messages as callers have them, and what of a contract is made. */
+/** Messages in the form that callers use, and the limits of a contract. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
@@ -61,7 +61,7 @@ describe('a message of more fields than a contract takes', () => {
     for (let at = 0, left = content.length; at < 5; at++, left >>>= 7) length[at] = (left & 0x7f) | (at < 4 ? 0x80 : 0);
     return Buffer.concat([Buffer.from([head]), length, content]);
   };
-  /** Two bytes each: a field of a length of 0. */
+  /** Two bytes each: a field with the length 0. */
   const containers = (count: number) => repeated(count, 0x0a, 0);
   const labels = (count: number) => inside(0x0a, repeated(count, 0x42, 0));
   const devices = (count: number) => inside(0x0a, inside(0x12, repeated(count, 0x0a, 0)));

@@ -1,4 +1,4 @@
-/** Sockets of the agent in folders that pods may have mounted: who connects without end has no more than the limit. */
+/** Sockets of the agent in folders that pods may mount: a client that connects again and again gets only its limit. */
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { limitMs, pause, TIMER_MAX_MS } from '../../src/actors/pause.ts';
 
-/** Of which a timer of Node makes a millisecond. */
+/** Node's timers reduce this to one millisecond. */
 const LONG_MS = 3_000_000_000;
 
 it.each([[LONG_MS], [9e18], [Number.POSITIVE_INFINITY]])(

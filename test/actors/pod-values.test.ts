@@ -1,4 +1,4 @@
-/** Values that people write into pods: handles for the machines, the same pod again for everybody else. */
+/** Values that users write into pods: handles for the machines, the original pod for all other readers. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openedPod, openedText, readablePod, sealedPod, valueNames } from '../../src/actors/pod-values.ts';

@@ -1,4 +1,4 @@
-/** The recipes of `docs/ci.md` that replay, run as they stand there; `npx` finds the command of this checkout. */
+/** The replay recipes of `docs/ci.md`, run as they are on the page; `npx` finds the command of this checkout. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

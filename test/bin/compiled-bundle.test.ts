@@ -1,4 +1,4 @@
-/** What a process takes of the code that earlier ones compiled, and what it does not. */
+/** Which compiled code of earlier processes a process uses. */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 
 const LOADER = new URL('../../src/bin/compiled-bundle.js', import.meta.url).href;
-/** Two texts of one length: V8 itself compares no more. */
+/** Two texts of the same length, because V8 itself compares only the length. */
 const [ONE, TWO] = ['one', 'two'].map(
   (word) => `const chunk = require('./chunk.cjs'); exports.main = () => chunk.said('${word}');`,
 ) as [string, string];
@@ -42,7 +42,7 @@ function run(flags: readonly string[] = []): string {
   return execFileSync(process.execPath, [...flags, '--input-type=module', '--eval', script], { encoding: 'utf8' });
 }
 
-/** What is kept of `main.cjs`, by one V8 with one set of settings each. */
+/** The compiled code of `main.cjs` on disk, a file for each V8 with its settings. */
 const kept = (): string[] => readdirSync(compiled).map((tag) => join(compiled, tag, 'main.cjs'));
 
 it('what a process compiled is kept, and taken by the next one', () => {

@@ -1,4 +1,4 @@
-/** Where the command keeps compiled code: nowhere that a stranger could have filled before. */
+/** The folder of compiled code is never one that another user could have created. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,7 @@
 /**
- * Journals that were recorded by this and by earlier versions, under today's machines. Those of an earlier version are
- * never recorded anew: who wants another decision adds it to `BEHAVIORS` (`machines/model/settings/behaviors.ts`).
+ * Journals recorded by this version and by earlier ones, replayed by today's machines. Those of an earlier version are
+ * never recorded anew: an intentional change of a decision is an entry in `BEHAVIORS`
+ * (`machines/model/settings/behavior-table.ts`).
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +20,7 @@ import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts'
 const JOURNALS = join(import.meta.dirname, '../golden/journals');
 const JOURNAL = join(JOURNALS, 'v4/node');
 
-/** All of nodes, as `v4/seed-1 000003`: folder and start. */
+/** The starts of all nodes, as `v4/seed-1 000003`: folder and start. */
 const STARTS: readonly string[] = ['v3', 'v4', 'v5'].flatMap((format) =>
   readdirSync(join(JOURNALS, format))
     .filter((name) => name !== 'shop')
@@ -51,7 +52,7 @@ it.each(STARTS)('%s replays the same', (start) => {
   expect(records).toBe([...journal.records].length);
 });
 
-it('a node of before reported an impossible probe once, one of today does in each period', () => {
+it('an earlier node reported an impossible probe once, a node of today reports it in each period', () => {
   const reports = (folder: string): number =>
     [...readJournal(join(JOURNALS, folder)).records].filter(
       (record) => record.k === 'log' && /probe errored/.test(JSON.stringify(record.fields)),

@@ -1,4 +1,4 @@
-/** A process that comes to rest gives its memory back; one that works is left alone. */
+/** A process that becomes idle returns memory; a busy one does not. */
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 
@@ -18,7 +18,7 @@ function heapAfter(flags: readonly string[], afterwards: string): number {
   return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
 }
 
-it('memory that nobody holds is given back at rest', () => {
+it('an idle process returns unused memory', () => {
   expect(heapAfter(['--expose-gc'], '')).toBeLessThan(32);
 });
 

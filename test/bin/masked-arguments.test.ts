@@ -1,4 +1,4 @@
-/** Credentials on the command line, in each spelling of the flag that carries them. */
+/** Credentials on the command line, in each spelling of the flags that have them. */
 import { describe, expect, it } from 'vitest';
 import { maskedArguments } from '../../src/bin/effective-configuration.ts';
 import { parseCommandLine } from '../../src/machines/configuration/flags/flags.ts';

@@ -22,7 +22,7 @@ function write(path: string, text: string, hoursAgo: number): void {
   utimesSync(file, NOW, NOW - hoursAgo * HOUR);
 }
 
-/** A program of two files, all of it an hour old. */
+/** A program of two files that are an hour old. */
 function program(): void {
   for (const path of DOOR) cpSync(path, join(root, path), { recursive: true });
   write('src/bin/commands/main.ts', "export const main = (): string => 'sources';", 1);

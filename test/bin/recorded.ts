@@ -1,4 +1,4 @@
-/** Journals of a scripted node, as a daemon leaves them, and what `statelet` says of them in a process of its own. */
+/** Journals of a scripted node in the form of a daemon's, and `statelet` commands on them in a separate process. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { openJournal } from '../../src/kernel/journal/open.ts';
@@ -8,7 +8,7 @@ import { BootNode } from '../machines/startup/boot-node.ts';
 const ROOT = join(import.meta.dirname, '../..');
 export const DOOR = join(ROOT, 'src/bin/statelet.js');
 
-/** What the node records while it starts, each record as `change` has it. */
+/** The records of a node's start, each changed by `change`. */
 export async function record(directory: string, change = (kept: KernelRecord): KernelRecord => kept): Promise<string> {
   const journal = openJournal({ directory, durability: 'none' });
   const { records } = new BootNode().boot().run(1_000);
@@ -20,7 +20,7 @@ export async function record(directory: string, change = (kept: KernelRecord): K
   return directory;
 }
 
-/** As code does that now says something else at one place. */
+/** As recorded by code with another text at one place. */
 export const inOtherWords = (kept: KernelRecord): KernelRecord =>
   kept.k === 'log' ? { ...kept, text: `${kept.text}, in other words` } : kept;
 

@@ -1,4 +1,6 @@
-/** `statelet redact`: texts that were planted wherever people and programs write are gone, and nothing is decided otherwise. */
+/**
+ * `statelet redact`: texts planted in all places that users and programs write are removed, and no decision changes.
+ */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** `statelet simulate`: seeds that pass, and seeds that find a bug that was put into a machine. */
+/** `statelet simulate`: seeds that pass, and seeds that find a bug that the test puts into a machine. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,9 +13,9 @@ import { statelet } from './recorded.ts';
 const work = mkdtempSync(join(tmpdir(), 'statelet-simulate-'));
 const journals = join(work, 'simulated');
 const DEFAULTS = { journals, output: 'text' };
-/** A container of a pod that never restarts starts again, and the others do not. */
+/** A container starts again although its pod never restarts; all others do not. */
 const RESTARTS = { machine: 'container', guard: 'mayRestart' };
-/** What is remembered is written again and again. */
+/** The soft state is written again and again. */
 const ALWAYS_DIRTY = { machine: 'softState', guard: 'isDirty' };
 
 let output = '';

@@ -1,6 +1,6 @@
 /**
- * The first line of the page for starts that fail, wait, or end in a node that is not Ready: the phase, the wait and
- * the reason. Every start is a real daemon; its journal is made a report, and read in a real browser.
+ * The first line of the page for starts that fail, wait, or end with a node that is not Ready: the phase, the wait and
+ * the reason. Every start is a real daemon; its journal is converted to a report and opened in a real browser.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,13 +19,13 @@ const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
 const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
 const { skip } = requirement('browser', missing);
 const { skip: noContainerd } = requirement('containerd', containerdAvailable());
-/** A browser and a daemon on two busy cores. */
+/** For a browser and a daemon on two busy cores. */
 const PATIENCE_MS = 60_000;
 
 let browser: Browser;
 let page: Page;
 let node: TestNode;
-/** Taken back after each start, the last first. */
+/** Undone after each start, the last one first. */
 let undo: (() => unknown)[] = [];
 
 beforeAll(async () => {
@@ -44,7 +44,7 @@ afterEach(async () => {
   await node.close();
 });
 
-/** What a person reads first who opens a report of this node's journal. */
+/** The first line that a reader of this node's report sees. */
 async function firstLine(): Promise<string> {
   const report = join(node.directory, 'report.html');
   const { code, stderr } = node.statelet('view', node.journal, '--output', report);
@@ -80,7 +80,7 @@ async function listening(server: Server, at: string | number): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-/** A server that takes connections and never says anything. */
+/** A server that accepts connections and sends nothing. */
 async function silent(at: string | number): Promise<number> {
   const sockets = new Set<{ destroy(): void }>();
   const server = createServer((socket) => sockets.add(socket.on('error', () => {})));
@@ -190,7 +190,7 @@ function fill(disk: string): void {
 describe.skipIf(skip)('a start that waits', () => {
   it.each(Object.entries(WAITING))('%s', async (_, { flags, configuration, expected }) => {
     node = new TestNode(configuration === undefined ? {} : { configuration });
-    // Its healthz may never answer, or the daemon may end: the journal has what happened.
+    // healthz may never answer, or the daemon may end: the journal shows what happened.
     node.start(await flags?.()).catch(() => undefined);
     await eventually('the first line', async () => {
       const line = await firstLine();

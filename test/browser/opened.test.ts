@@ -1,6 +1,6 @@
 /**
- * A journal in the browser: served, opened from files and folders, dropped; what is wrong with one; and the three walks
- * of a person with a node that does not start, by keys alone.
+ * A journal in the browser: served, opened from files and folders, dropped; faults of journals; and the three examples
+ * of the documentation for a node that does not start, by keys alone.
  */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { violations } from '../support/accessibility.ts';
 import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
 import { divergingJournal, hostileJournal, startsJournal } from '../support/starts-journal.ts';
 
-/** Keys of a walk. */
+/** The limit of keys for one example. */
 const KEYS_MAX = 12;
 
 const folder = mkdtempSync(join(tmpdir(), 'statelet-opened-'));
@@ -43,7 +43,7 @@ afterEach(async () => {
   expect(complaints).toEqual([]);
 });
 
-/** The page of a server that has the journal's start of this number. */
+/** The page of a server with the start of this number. */
 async function served(start: number, hash = '', directory = journal): Promise<void> {
   const files = new JournalFiles(directory, `00000${start}`);
   const visualizer = new Visualizer({ port: 0, token: 'token', journal: files });
@@ -53,7 +53,7 @@ async function served(start: number, hash = '', directory = journal): Promise<vo
   await isRead();
 }
 
-/** A page from the disk that opens journals, once it listens. */
+/** A page from the disk that opens journals. */
 async function fromDisk(): Promise<void> {
   await opened(pathToFileURL(empty).href, 'file:');
   await page.locator('#opening[open]').waitFor();
@@ -80,7 +80,7 @@ const summary = () => page.locator('#summary').textContent();
 const shown = (text: string | RegExp) => expect.poll(summary, { timeout: PATIENCE_MS }).toMatch(text);
 const segments = () => readdirSync(journal).filter((name) => name.endsWith('.ndjson'));
 
-/** Presses one key after another; each waits until what it asked for is drawn. */
+/** Presses one key after the other, each after the result of the previous one is drawn. */
 async function walk(keys: readonly (readonly [key: string, seen: () => Promise<unknown>])[]): Promise<void> {
   expect(keys.length).toBeLessThanOrEqual(KEYS_MAX);
   for (const [key, seen] of keys) {
@@ -208,7 +208,7 @@ describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
 });
 
 describe.skipIf(noBrowser)('a journal of a stranger', () => {
-  /** Markup, an escape of terminals, and a mark that turns the direction of reading. */
+  /** Markup, a terminal's escape sequence, and a mark that changes the direction of reading. */
   const HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>\u001b]0;x\u0007\u202etxt';
   const directory = join(folder, 'hostile');
   beforeAll(() => hostileJournal(directory, HOSTILE));

@@ -1,7 +1,7 @@
 /**
- * Every view of the page of a node that runs, of a journal and of a report, at three widths, light and dark: nothing is
- * wider than the window or lies over another text, and axe complains of nothing. The pictures are kept in a folder for a
- * person to look at: `STATELET_PICTURES` names it, else `.cache/pictures`.
+ * Every view of the page of a running node, of a journal and of a report, at three widths, light and dark: nothing is
+ * wider than the window or overlaps other text, and axe finds no violation. The pictures are kept in a folder to look
+ * at: `STATELET_PICTURES` names it, otherwise `.cache/pictures`.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -64,7 +64,7 @@ async function opened(url: string, origin: string): Promise<Page> {
   return page;
 }
 
-/** A view of a node that runs. */
+/** A view of a running node. */
 const live = (hash: string, element: string) => async (): Promise<Page> => {
   const feed = new KernelFeed({ now: () => node.world.time.now() });
   const node = new BootNode({ argv: ARGV, onTurn: feed.onTurn });
@@ -74,7 +74,7 @@ const live = (hash: string, element: string) => async (): Promise<Page> => {
   return page;
 };
 
-/** A view of a report of one file. */
+/** A view of a report in one file. */
 const report = (hash: string, element: string) => async (): Promise<Page> => {
   const file = join(folder, 'report.html');
   writeFileSync(file, await reportHtml(new JournalFiles(journal, '000002')));
@@ -92,7 +92,7 @@ async function openingPage(): Promise<Page> {
   return page;
 }
 
-/** A start of which a view is ready when an element is there. */
+/** A view of a start, which is ready when an element exists. */
 const view = (number: number, hash: string, element: string) => async (): Promise<Page> => {
   const page = await start(number, hash);
   await page.locator(element).first().waitFor();
@@ -100,7 +100,7 @@ const view = (number: number, hash: string, element: string) => async (): Promis
 };
 const POD = 'kubelet%2Fpods%2Fpod-u1';
 
-/** What is there when a view is drawn. */
+/** The element that exists when a view is drawn. */
 const VIEWS = {
   start: '#chain-body .links',
   actors: '#sheet .state.active',
@@ -109,7 +109,7 @@ const VIEWS = {
   compare: '.verdict',
   health: '#health-body dl',
 };
-/** A node that runs is compared by its journal, and says so; its pod is there later. */
+/** A running node is compared by its journal, and reports this; its pod appears later. */
 const LIVE_VIEWS = { ...VIEWS, pods: '#pod-list', compare: '#compare-body *' };
 
 const named = (name: string, views: Readonly<Record<string, string>>, scene: typeof live) =>

@@ -1,4 +1,4 @@
-/** The view of pods on the page of a daemon that runs: with keys alone, as pods come, wait and go. */
+/** The view of pods on the page of a running daemon, by keys alone, while pods come, wait and end. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';

@@ -1,4 +1,4 @@
-/** A report of one file in a real browser: from the disk, with no network, nothing but itself. */
+/** A report of one file in a real browser, from the disk and without a network: it loads nothing else. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ const statelet = (...argv: readonly string[]) =>
 
 let browser: Browser;
 let page: Page;
-/** Errors, warnings, and whatever is asked of any other place. */
+/** Errors, warnings, and requests to any other place. */
 const complaints: string[] = [];
 
 beforeAll(async () => {
@@ -36,7 +36,7 @@ beforeAll(async () => {
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('request', (request) => {
-    // Its worker is made of a text that is in the page.
+    // Its worker is created from a text in the page.
     if (!/^(?:file|data|blob):/.test(request.url())) complaints.push(request.url());
   });
   await page.goto(pathToFileURL(report).href);

@@ -1,6 +1,6 @@
 /**
- * What the page loads, compressed, by what a person does: at most 250 KB for a running node, and for all that the records
- * of a journal tell. The machines themselves are more; they are loaded after that.
+ * The compressed size of what the page loads for each use: at most 250 KB for a running node, and for everything in the
+ * records of a journal. The machines, which are larger, are loaded later.
  */
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -15,11 +15,13 @@ import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
 const KB = 1_000;
 /** The first screen of a running node: markup, styles, page, worker, reports on the start. */
 const LIVE_FIRST_MAX = 80 * KB;
-/** With charts and the engine of regular expressions: all that a running node's page ever loads. */
+/** With charts and the engine of regular expressions: everything that the page of a running node loads. */
 const LIVE_MAX = 150 * KB;
-/** The first screen of a journal that is opened: above, with the reader of journals. */
+/** The first screen of an opened journal: the above with the reader of journals. */
 const OPENED_FIRST_MAX = 105 * KB;
-/** With charts and the engine of regular expressions: all that a journal's page loads but the machines. */
+/**
+ * With charts and the engine of regular expressions: everything that the page of a journal loads, except the machines.
+ */
 const OPENED_MAX = 170 * KB;
 /** The machines and the kernel. */
 const MACHINES_MAX = 300 * KB;
@@ -32,18 +34,18 @@ beforeAll(async () => {
 
 afterAll(() => browser?.close());
 
-/** A page over a server, and the compressed bytes of what it has loaded so far, without the data of the node. */
+/** A page of a server, and the compressed bytes that it has loaded so far, without the data of the node. */
 async function served(options: Omit<VisualizerOptions, 'port' | 'token'>) {
   const visualizer = new Visualizer({ port: 0, token: 'token', ...options });
   const url = await visualizer.listen();
   const { page } = await newPage(browser, url.origin);
   const parts = new Map<string, Promise<number>>();
   page.context().on('response', (response) => {
-    // Without the folder of the page.
+    // The path without the folder of the page.
     const pathname = new URL(response.url()).pathname.replace(/^\/[\da-f]{32}(?=\/)/, '');
     if (/^\/(api|events|journal)/.test(pathname)) return;
     const size = response.body().then((body) => gzipSync(body, { level: 9 }).length);
-    // What comes last may be cut off by the end of the page.
+    // The last response may be cut off by the end of the page.
     size.catch(() => undefined);
     parts.set(pathname, size);
   });

@@ -1,4 +1,4 @@
-/** A page that stops reading for a while: the daemon goes on, and the page fetches or counts what it missed. */
+/** A page that stops reading for a while: the daemon continues, and the page fetches or counts the missed records. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { assign, setup } from '../../src/kernel/xstate.ts';
@@ -6,7 +6,7 @@ import { watched } from '../actors/server/visualizer/support.ts';
 import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
 import { stopWorker } from '../support/page-worker.ts';
 
-/** Each message to it is a turn of some 16 KiB on the page. */
+/** Each message to this actor is a turn of about 16 KiB on the page. */
 const talker = setup({
   types: { context: {} as { n: number }, events: {} as { type: 'talk'; words: string[] } },
 }).createMachine({
@@ -43,7 +43,7 @@ async function talk(turns: number): Promise<void> {
   }
 }
 
-/** The last record that the page has; how many it has, and how many it says are missing. */
+/** The number of the page's last record, of its records, and of those that it reports as missing. */
 async function shown() {
   const last = Number(await page.locator('#scrub').getAttribute('max'));
   const note = (await page.locator('#events-note').textContent()) ?? '';

@@ -1,4 +1,4 @@
-/** The page in a real browser: what a person sees and can do, and what a hostile log cannot. */
+/** The page in a real browser: what users see and can do, and that a hostile log can do nothing. */
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -23,17 +23,17 @@ const OFFLINE = [
   '--disable-sync',
 ];
 
-/** A browser breaks off what it loads when a network of the machine comes or goes, as those of other tests do. */
+/** A browser aborts requests when a network of the machine appears or disappears, as those of other tests do. */
 const NETWORK_CHANGED = 'ERR_NETWORK_CHANGED';
 const LOAD_MS = 30_000;
-/** A machine that does other things draws late; what is not there then never is. */
+/** A busy machine draws late; what is missing after this time never appears. */
 const PATIENCE_MS = 60_000;
 
 describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   let browser: Browser;
   let page: Page;
   let node: Awaited<ReturnType<typeof watched>>;
-  /** What must not happen: errors, warnings, dialogs, requests to anywhere else. */
+  /** What must not happen: errors, warnings, dialogs, requests to other places. */
   let complaints: string[];
 
   beforeAll(async () => {
@@ -68,7 +68,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     node = await watched(overrides, port);
     await load('#view=actors');
   }
-  /** Again when a network that another test makes or removes broke it off. */
+  /** Loads again if the network of another test aborted the requests. */
   async function load(hash: string) {
     const url = new URL(hash, node.origin).href;
     const live = page.getByText('live', { exact: true });
@@ -300,7 +300,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
 
 const HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>';
 
-/** Fails in its first phase, within the turn in which that began. */
+/** Fails in its first phase, in the turn in which the phase began. */
 const broken = setup({}).createMachine({
   id: 'broken',
   initial: 'command',
@@ -311,7 +311,7 @@ const broken = setup({}).createMachine({
   },
 });
 
-/** Says and remembers what it hears, in a state of a hostile name. */
+/** Logs and stores what it receives, in a state with a hostile name. */
 const echo = setup({
   types: { context: {} as { heard: string }, events: {} as { type: 'say'; text: string } },
 }).createMachine({

@@ -1,6 +1,6 @@
 /**
- * A node that was given nothing but a bootstrap kubeconfig: it asks the cluster for its client certificate, registers
- * with it, and asks for the certificate of its own server.
+ * A node with only a bootstrap kubeconfig: it requests its client certificate, registers with it, and requests the
+ * certificate of its own server.
  */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * What was recorded of kubectl attach and run once more, by WebSocket and by SPDY, against a daemon with a real
- * containerd and through an API server.
+ * The recorded commands kubectl attach and run, by WebSocket and by SPDY, with a daemon on a real containerd and
+ * through an API server.
  */
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, it } from 'vitest';
@@ -40,7 +40,7 @@ describe.skipIf(skip).each([true, false])('kubectl attach, by WebSocket: %s', (i
       more: (image) => [once(image)],
       settled: ['web Running 2', 'lines Running 1', 'done Succeeded 0', 'shell2 Running 2', 'once Running 1'],
     });
-    // It says its last a while after it is ready.
+    // It writes its last line a while after it is ready.
     await eventually('the lines are written', async () => {
       const { stdout } = await scene.kubectl.run({ argv: ['logs', 'lines'] });
       return String(stdout).includes('eline 20');

@@ -1,6 +1,6 @@
 /**
- * kubectl and `statelet exec` at a node without a container runtime of its own: exec, attach and port-forward of the
- * embedded runtime, by WebSocket and by SPDY, with a terminal and without.
+ * kubectl and `statelet exec` at a node with the embedded runtime: exec, attach and port-forward, by WebSocket and by
+ * SPDY, with and without a terminal.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
 const skip = requirement('kubectl', missing === undefined ? null : `there is no ${missing}`).skip;
 
-/** What takes a second takes many where others use the machine. */
+/** What takes a second takes much longer on a busy machine. */
 const STARTING_MS = 60_000;
 const SCRIPT = 'echo ready; trap "exit 0" TERM; while read line; do echo got $line; done; while :; do sleep 1; done';
 
@@ -50,7 +50,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
     }
   });
 
-  /** A file and its arguments, or a line for a terminal of its own. */
+  /** Runs a file with its arguments, or a line in a terminal. */
   async function run(argv: readonly string[], { stdin = '', env = {} }: { stdin?: string; env?: object } = {}) {
     const [file = '', ...args] = argv;
     const child = spawn(file, args, { env: { ...process.env, ...env } });
@@ -61,7 +61,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
     const [code] = (await once(child, 'close')) as [number];
     return { code, ...output };
   }
-  /** On a terminal kubectl's own words come with the output. */
+  /** On a terminal, kubectl's own messages are in the same output. */
   async function onOneStream(argv: readonly string[], env: object, stdin = '') {
     const { code, stdout } = await run(argv, { stdin, env });
     return { code, stdout, stderr: stdout };

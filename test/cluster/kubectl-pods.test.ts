@@ -1,6 +1,6 @@
 /**
- * What was recorded of kubectl on pods and nodes once more, against a daemon with a real containerd and through an
- * API server: debug, describe and get, delete and wait, logs of pods that began again, raw requests, top.
+ * The recorded kubectl commands for pods and nodes, with a daemon on a real containerd and through an API server:
+ * debug, describe and get, delete and wait, logs of restarted pods, raw requests, top.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ const skip =
 
 const STATIC = join(import.meta.dirname, '../golden/http/fixtures/static.yaml');
 const IGNORES = "trap '' TERM; while :; do sleep 1; done";
-/** The pods that are deleted, by the remarks of the recording. */
+/** The deleted pods, by the remarks of the recording. */
 const DELETED: Readonly<Record<string, readonly [string, object?, number?]>> = {
   d1: ["trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"],
   d2: [IGNORES],
@@ -84,7 +84,7 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods that come and go
     );
   });
   afterAll(async () => {
-    // Its mirror would come back as often as it is deleted.
+    // The mirror pod would return after each deletion.
     scene?.node.remove('static.yaml');
     await scene?.close();
   });

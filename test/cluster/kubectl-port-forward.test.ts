@@ -1,6 +1,6 @@
 /**
- * What was recorded of kubectl port-forward once more, by WebSocket and by SPDY, against a daemon with a real
- * containerd and through an API server, with a client that asks as the recorder's did.
+ * The recorded kubectl port-forward commands, by WebSocket and by SPDY, with a daemon on a real containerd and through
+ * an API server, and a client that sends the same requests as the recorder's.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -17,14 +17,14 @@ import { requirement } from '../support/require.ts';
 const missing = spawnSync('which', ['kubectl']).status === 0 ? null : 'there is no kubectl';
 const skip = requirement('kubectl', missing).skip || requirement('containerd', containerdAvailable()).skip;
 
-/** What the recorder's client got, and its remark: how it asked, and how many at once. */
+/** The answers to the recorder's client, and its remark: how it sent requests, and how many at once. */
 interface Forwarding extends Transcript {
   readonly note: string;
   readonly client?: unknown;
 }
 
 const LARGE_BYTES = 3_000_000;
-/** Where the server of the recorded pod has its files, in its container. */
+/** The folder of the files that the recorded pod serves, in its container. */
 const SERVED = '/work';
 const WRITE_LARGE = ['dd', 'if=/dev/zero', `of=${SERVED}/large`, 'bs=1000', `count=${LARGE_BYTES / 1_000}`];
 
@@ -67,7 +67,7 @@ describe.skipIf(skip)('kubectl port-forward', () => {
     return [...found, ...differences(recorded, output, scene.kubectl)];
   }
 
-  /** Free ports here, and where the recording has a port of the machine, the node's health port. */
+  /** Replaces ports by free ones, and a port of the recorded machine by the node's health port. */
   async function withPorts(words: readonly string[]) {
     const ports: number[] = [];
     const remote = scene.node.healthzPort;
@@ -85,7 +85,7 @@ async function clientDifferences({ client, note, argv }: Forwarding, ports: read
   const wanted = answersIn(client);
   const path = note.startsWith('3 MB') ? '/large' : argv[1] === 'hostnet' ? '/healthz' : '/index.html';
   const opened = (nth: number) => connect(ports[ports.length > 1 ? nth : 0]!, '127.0.0.1');
-  // The first connection to a port that nobody serves ends the forwarding: a second one finds nobody.
+  // The first connection to a port without a server ends the forwarding: a second connection is refused.
   if (wanted.length === 0) await answerTo(opened(0), path);
   const first = note.startsWith('interleaved') ? opened(0) : null;
   const got = await Promise.all(wanted.slice(first ? 1 : 0).map((_each, nth) => answerTo(opened(nth), path)));
@@ -95,11 +95,11 @@ async function clientDifferences({ client, note, argv }: Forwarding, ports: read
   );
 }
 
-/** Status and body of every answer that the client got. */
+/** The status and the body of each answer to the client. */
 function answersIn(client: unknown): string[] {
   if (typeof client === 'string') return client.startsWith('HTTP/') ? [summary(client)] : [];
   if (typeof client !== 'object' || client === null) return [];
-  // Recorded are the bytes of head and body together: the head is the server's own.
+  // The recording has the number of bytes of head and body together, and the head is the server's own.
   if ('sha256' in client) return [`200 ${checksum(Buffer.alloc(LARGE_BYTES))}`];
   return Object.values(client).flatMap(answersIn);
 }

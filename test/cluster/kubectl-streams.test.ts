@@ -1,6 +1,6 @@
 /**
- * The recorded commands of kubectl once more, against a daemon with a real containerd and through an API server:
- * exec and cp by WebSocket and by SPDY, and logs. What differs is excused in `test/golden/kubectl-excused.ts`.
+ * The recorded kubectl commands for streams, with a daemon on a real containerd and through an API server: exec and cp
+ * by WebSocket and by SPDY, and logs. Each difference is listed in `test/golden/kubectl-excused.ts`.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -17,7 +17,7 @@ const skip =
   requirement('kubectl', missing === undefined ? null : `there is no ${missing}`).skip ||
   requirement('containerd', containerdAvailable()).skip;
 
-/** Writes five lines and ends, while somebody follows. */
+/** Writes five lines and ends while a client follows its log. */
 const ender = (image: string): Manifest => ({
   apiVersion: 'v1',
   kind: 'Pod',

@@ -1,6 +1,6 @@
 /**
- * A node of a cluster as its users meet it: by kubectl, through an API server (a real one when there is one), with the
- * journal as the witness of what happened.
+ * A node of a cluster as its users see it: by kubectl, through an API server (a real one if there is one), with the
+ * journal as a proof of what happened.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { untilNothingIsLost } from '../support/kubectl-race.ts';
 import { requirement } from '../support/require.ts';
 
 const CANARY = 'canary-77aa-of-the-cluster';
-/** What takes a second takes many where others use the machine. */
+/** What takes a second takes much longer on a busy machine. */
 const POD_LIMIT_S = 60;
 const EXIT_CODE = 'jsonpath={.status.containerStatuses[0].state.terminated.exitCode}';
 
@@ -36,7 +36,7 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
     await cluster?.close();
   });
 
-  /** Not in step: the test API server answers from this process. */
+  /** Asynchronous, because the test API server answers from this process. */
   async function run(argv: readonly string[], stdin: string) {
     const own = [`--kubeconfig=${kubeconfig}`, `--cache-dir=${join(node.directory, 'kubectl-cache')}`];
     const child = spawn('kubectl', [...own, ...argv], { stdio: ['pipe', 'pipe', 'pipe'] });
@@ -70,7 +70,7 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
   });
 
   it('show that it is ready, and what it is', async () => {
-    // kubectl waits for a condition, but not for the object that it is of.
+    // kubectl waits for a condition, but not for the existence of its object.
     await eventually('the Node', () => kubectl(['get', 'node', 'node1']), POD_LIMIT_S * 1_000);
     await wait('node/node1', 'condition=Ready');
     expect(await kubectl(['get', 'nodes'])).toMatch(/node1 +Ready +<none> +\S+ +v1\.36\.\d+\+statelet\./);
@@ -83,7 +83,7 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
     await apply(pod('web', 'echo it runs; trap "exit 0" TERM; sleep 3600 & wait'));
     await wait('pod/web', 'condition=Ready');
     expect(await kubectl(['get', 'pod', 'web'])).toMatch(/web +1\/1 +Running +0/);
-    // An older API server drops what it does not know.
+    // An older API server drops fields that it does not know.
     const { serverVersion } = JSON.parse(await kubectl(['version', '-o', 'json']));
     const generation = (Number.parseInt(serverVersion.minor, 10) || 0) >= 34 ? '1' : '';
     const jsonPath = 'jsonpath={.status.podIP} {.status.observedGeneration}';
@@ -108,10 +108,11 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
     await kubectl(['delete', 'pod', 'once']);
   });
 
-  it('give a pod what a Secret holds, and nobody else', async () => {
+  it('give a pod the content of a Secret, and to no other pod', async () => {
     await apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'token' }, stringData: { value: CANARY } });
     const env = [{ name: 'VALUE', valueFrom: { secretKeyRef: { name: 'token', key: 'value' } } }];
-    // It says how long the value is, and not the value: that would be in a log file, where it belongs to the pod.
+    // It prints the length of the value instead of the value, which would be in a log file, where it belongs to the
+    // pod.
     await apply(pod('reader', 'exit ${#VALUE}', { env }, { restartPolicy: 'Never' }));
     await wait('pod/reader', 'jsonpath={.status.phase}=Failed');
     expect(await kubectl(['get', 'pod', 'reader', '-o', EXIT_CODE])).toBe(String(CANARY.length));

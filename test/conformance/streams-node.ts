@@ -1,4 +1,4 @@
-/** The pods that the recorded streams ask for, in a containerd of the test's own, behind the server of this project. */
+/** The pods of the recorded streams, in a separate containerd, behind the server of this project. */
 import type { NodePod } from '../../src/actors/server/node-pods.ts';
 import type { Pod } from '../../src/machines/model/api/pod.ts';
 import { GoldenNode } from '../actors/server/golden-node.ts';
@@ -13,7 +13,7 @@ interface Wanted {
 }
 
 const SLEEP = 'exec sleep 100000';
-/** As the manifests of the corpus have them, without what no stream sees. */
+/** The pods as in the manifests of the corpus, without fields that do not affect streams. */
 const PODS: Readonly<Record<string, readonly Wanted[]>> = {
   lines: [{ name: 'main', script: SLEEP }],
   shell: [
@@ -42,7 +42,7 @@ export class StreamsNode {
   private endpoint = '';
 
   private async containerd() {
-    // What the runtime says stands in the recordings: theirs was Debian's.
+    // The recordings contain texts of the runtime, which was Debian's.
     const containerd = await startContainerd('system');
     this.endpoint = containerd.endpoint;
     return containerd;

@@ -1,7 +1,7 @@
 /**
- * The recorded streams once more, against this server and a real containerd: exec, attach and port forward by WebSocket
- * in every subprotocol, the heads of SPDY upgrades, refusals, and who may have a stream at all. What differs is excused
- * one by one, with a reason, in `test/golden/http-streams-excused.ts`.
+ * The recorded streams, with this server and a real containerd: exec, attach and port forward by WebSocket in every
+ * subprotocol, the heads of SPDY upgrades, refusals, and the rights to streams. Each difference is listed with its
+ * reason in `test/golden/http-streams-excused.ts`.
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +14,7 @@ import { requirement } from '../support/require.ts';
 import { clientFrame, Received, serverFrames } from '../support/websocket-client.ts';
 import { StreamsNode } from './streams-node.ts';
 
-/** The key of RFC 6455; the corpus does not show the one of most requests, but the answer to it. */
+/** The key of RFC 6455: the corpus has the answer to it, but not the key of most requests. */
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
 const HEADERS = [
   'content-type',
@@ -28,16 +28,16 @@ const HEADERS = [
   'sec-websocket-protocol',
   'sec-websocket-version',
 ];
-/** Longer than anything here takes that ends by itself, or that is said before it is waited. */
+/** Longer than every exchange that ends by itself. */
 const END_MS = 60_000;
-/** How long a stream that stayed open in the recording must stay open here, when all was said. */
+/** How long a stream that stayed open in the recording must stay open here after its last message. */
 const OPEN_MS = 700;
 /** Half a minute; a busy machine may take many times that. */
 const TIMEOUT_MS = 480_000;
 const HEAD_END = '\r\n\r\n';
 
 const judged = recordings().filter(({ group }) => /^(ws-|spdy-head|upgrade-plain|upgrade-method)/.test(group));
-/** They share what they attach to, so that one would see what another one typed. */
+/** They attach to the same container, so one client would see the input of another. */
 const oneByOne = judged.filter(({ group }) => group === 'ws-attach');
 const atOnce = judged.filter(({ group }) => group !== 'ws-attach');
 
@@ -69,16 +69,14 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the reco
 const hasOnlyLostOutput = (id: string, why: string): boolean =>
   MAY_LOSE_OUTPUT.has(id) && /^(binary|text) 1: "[^"]*" but "[^"]*"$/.test(why);
 
-// ---- the client -----------------------------------------------------------------------------------------------------
-
 interface Played {
   readonly reply: Reply;
-  /** By channel, all that came on it. */
+  /** By channel, everything that was received. */
   readonly frames: readonly RecordedFrame[];
   readonly isClosed: boolean;
 }
 
-/** A command of the corpus gives its terminal a second to get its second size; here it waits for that one. */
+/** A command of the corpus waits a second for the second size of its terminal; here it waits until it has that size. */
 const SECOND = 'stty+size%3Bsleep+1%3Bstty+size';
 const UNTIL_SIZED = encodeURIComponent(
   'stty size; until stty size 2>/dev/null | grep -q "30 90"; do sleep 0.1; done; stty size',
@@ -87,7 +85,7 @@ const UNTIL_SIZED = encodeURIComponent(
 function requestOf({ request, note }: Recorded, uid: string, authorization: string | undefined): string {
   const { method = 'GET', path, headers = [], body } = request;
   const hasConnection = headers.some((header) => /^connection:/i.test(header));
-  /** A token in the name of a subprotocol is one of the two that the note names. */
+  /** The token in the name of a subprotocol is one of the two that the note names. */
   const token = `the-token-of-token-nodes/proxy-${note?.includes('proxy create') ? 'create' : 'get'}`;
   const encoded = Buffer.from(token).toString('base64url');
   return [
@@ -122,7 +120,7 @@ async function stream(recorded: Recorded, socket: Socket, received: Received): P
   for (const each of recorded.sent ?? []) {
     if (typeof each === 'number') await sleep(each * 1_000);
     else {
-      // A runtime that reads the close before it has said its first word, does not say that any more.
+      // A runtime that reads the close before it has sent its first message does not send it any more.
       if (each.op === 'close') await received.until((bytes) => framesOf(bytes).length > 0, END_MS);
       socket.write(clientFrame(each.op, Buffer.from(each.payload, 'latin1')));
     }
@@ -143,15 +141,15 @@ async function stream(recorded: Recorded, socket: Socket, received: Received): P
 
 const staysOpen = ({ ended }: Recorded): boolean => ended === 'client-timeout';
 
-/** What this node speaks itself; its other streams are the runtime's, byte for byte. */
+/** The protocols that this node implements; other streams are the runtime's, byte for byte. */
 const OWN_PROTOCOLS = ['v5.channel.k8s.io', 'SPDY/3.1+portforward.k8s.io'];
 const isOfTheRuntime = (reply: Reply): boolean =>
   !headersOf(reply, 'sec-websocket-protocol').some((protocol) => OWN_PROTOCOLS.includes(protocol));
 
 /**
- * containerd closes a WebSocket where the stream ends and where it reads the client's close, and each of the two writes
- * a close frame before it closes the connection: an answer that comes between is answered by the same frame once more
- * (asked without this node between, once in some hundred times).
+ * containerd closes a WebSocket when the stream ends and when it reads the client's close. Each of them writes a close
+ * frame before it closes the connection, so a client's close in between gets a second close frame (also without this
+ * node, in one of some hundred runs).
  */
 function closedOnce(frames: readonly RecordedFrame[]): readonly RecordedFrame[] {
   const [before, last] = frames.slice(-2);
@@ -174,8 +172,6 @@ const described = ({ op, payload }: { op: FrameKind; payload: Buffer }): Recorde
     : { op, payload: text };
 };
 
-// ---- the judge ------------------------------------------------------------------------------------------------------
-
 function differences(recorded: Recorded, { reply, frames, isClosed }: Played): string[] {
   const found: string[] = [];
   const compare = (what: string, wanted: unknown, got: unknown) => {
@@ -195,7 +191,7 @@ function differences(recorded: Recorded, { reply, frames, isClosed }: Played): s
 const headersOf = ({ headers = [] }: Pick<Recorded, 'headers'>, name: string): string[] =>
   headers.filter(([each]) => each.toLowerCase() === name).map(([, value]) => value);
 
-/** The first frame, the order in which the channels ended, and what came on each. */
+/** Compares the first frame, the order in which the channels ended, and the content of each. */
 function frameDifferences(wanted: readonly RecordedFrame[], got: readonly RecordedFrame[]): string[] {
   const found: string[] = [];
   const [left, right] = [joined(wanted), joined(got)];
@@ -209,7 +205,7 @@ function frameDifferences(wanted: readonly RecordedFrame[], got: readonly Record
     const [want, have] = [wanted, got]
       .map((frames) => frames.filter(isOfAChannel).at(at))
       .map((f) => f && channelOf(f));
-    // The last of a stream that stays open is of whichever channel spoke last.
+    // The last frame of a stream that stays open may be from any channel.
     if (want !== have && (at === 0 || want === 'close')) found.push(`frame ${at} is of ${have} instead of ${want}`);
   }
   const [before, after] = [wanted.at(-2), got.at(-2)].map((frame) => frame && channelOf(frame));
@@ -217,7 +213,7 @@ function frameDifferences(wanted: readonly RecordedFrame[], got: readonly Record
   return found;
 }
 
-/** Whoever is asked by a ping answers at once; the runtime's first words may be sooner or later. */
+/** A ping is answered at once; the runtime's first message may come earlier or later. */
 const isOfAChannel = ({ op }: RecordedFrame) => op !== 'pong';
 
 /** `binary 1`, `text 3`, `close`, `pong`. */
@@ -243,7 +239,9 @@ function joined(frames: readonly RecordedFrame[]): Map<string, string> {
   return new Map([...channels].map(([channel, text]) => [channel, normalized(text)]));
 }
 
-/** Times, ids and places as the corpus writes them; the first size of a terminal is told before or after it is set. */
+/**
+ * Times, ids and places in the form of the corpus; the first size of a terminal is reported before or after it is set.
+ */
 const normalized = (text: string): string =>
   text
     .replace(/[0-9a-f]{64}/g, '<id>')

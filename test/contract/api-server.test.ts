@@ -1,6 +1,6 @@
 /**
- * What this product needs of an API server, held against the test API server, and against a real kube-apiserver when
- * there is one (test/support/cluster.ts): what passes here on both may be relied on in every other test.
+ * What this product requires of an API server, checked on the test API server, and on a real kube-apiserver if there is
+ * one (test/support/cluster.ts). All other tests may rely on what passes here on both.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Json } from '../../src/kernel/json.ts';
@@ -25,7 +25,7 @@ const STRATEGIC = 'application/strategic-merge-patch+json';
 const MERGE = 'application/merge-patch+json';
 const JSON_PATCH = 'application/json-patch+json';
 const version = (object: KubeObject): string => object.metadata.resourceVersion!;
-/** Pods have one since 1.33. */
+/** Pods have a generation since 1.33. */
 const generation = (value: number) => (cluster.minor >= 33 ? { generation: value } : {});
 
 describe('discovery', () => {
@@ -209,7 +209,7 @@ describe('writing', () => {
     expect(updated.metadata['uid']).toBe(created.metadata['uid']);
   });
 
-  it('lets nobody change what a pod is', async () => {
+  it('rejects changes of immutable fields of a pod', async () => {
     await rest.post(PODS, pod('frozen'));
     expect(await rest.refused('PATCH', `${PODS}/frozen`, { spec: { restartPolicy: 'Never' } }, MERGE)).toMatchObject({
       code: 422,
@@ -408,7 +408,7 @@ describe('the end of pods', () => {
   });
 });
 
-describe('who somebody is, and what they may do', () => {
+describe('the identity and the rights of a user', () => {
   it('signs tokens of service accounts, and knows them again', async () => {
     const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'robot' } };
     await rest.post('/api/v1/namespaces/default/serviceaccounts', account);
@@ -450,7 +450,7 @@ describe('who somebody is, and what they may do', () => {
       message: 'cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.',
     });
     await rest.delete(`${PODS}/owner`, { gracePeriodSeconds: 0 });
-    // What it has found out about a token it believes for ten seconds.
+    // The API server caches the result for a token for ten seconds.
     await eventually('nobody', async () => {
       const answer = (await reviewed(['vault'])) as { readonly authenticated?: boolean };
       return answer.authenticated !== true;
@@ -478,7 +478,7 @@ describe('who somebody is, and what they may do', () => {
     });
   });
 
-  it('answers whether somebody may', async () => {
+  it('answers whether a user may', async () => {
     const ask = async (groups: string[]) =>
       (
         await rest.post('/apis/authorization.k8s.io/v1/subjectaccessreviews', {

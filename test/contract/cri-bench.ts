@@ -1,7 +1,6 @@
 /**
- * A runtime on the bench: started, asked through the ports that the machines use, cleared after each case.
- *
- * `client` is there for what a port would hide: raw calls, filters, refusals.
+ * A runtime for the contract tests: it is started, called through the ports that the machines use, and cleared after
+ * each case. `client` is for what a port would hide: raw calls, filters, errors.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,7 +16,7 @@ export interface RuntimeUnderTest {
   readonly name: string;
   start(): Promise<{
     readonly endpoint: string;
-    /** An image with `sh` and the usual small tools, present from the start. */
+    /** An existing image with `sh` and the usual small tools. */
     readonly image: string;
     readonly cgroupParent?: string;
     close(): Promise<void>;
@@ -29,7 +28,9 @@ export interface RuntimeUnderTest {
 type Table = typeof criOperations;
 type Call = Partial<Omit<PortCall<unknown>, 'emit'>> & { emit?: (item: WatchPodsItem) => void };
 
-/** How soon a stop ends that need not wait: before any grace that somebody might have given instead. */
+/**
+ * The limit for a stop that does not have to wait: below every grace period that an implementation could use instead.
+ */
 export const SOON_MS = 9_000;
 /** What takes a moment has taken half a minute beside other tests. */
 export const PATIENT = { timeoutMs: 120_000 };
@@ -70,7 +71,7 @@ export class Bench {
     await rm(this.logs, { recursive: true, force: true });
   }
 
-  /** Performs one operation as the kernel would. */
+  /** Performs one operation as the kernel does. */
   ask<Name extends keyof Table>(
     name: Name,
     input: InputOf<Table[Name]>,
@@ -132,13 +133,13 @@ export class Bench {
     return { ...sandbox, containerId, shown: status };
   }
 
-  /** As `started`, but the script begins when it is let: before that the container is seen running. */
+  /** As `started`, but the script waits until it is released, so that the container is seen running before. */
   async held(script: string) {
     const door = join(this.logs, `door-${++this.#doors}`);
     const started = await this.started(`until [ -e ${door} ]; do sleep 0.05; done; ${script}`);
     const command = ['sh', '-c', `mkdir -p ${this.logs}; touch ${door}`];
     const release = async () => {
-      // The container may end sooner than the command that lets it.
+      // The container may end earlier than the command that releases it.
       await this.ask('cri.execSync', { containerId: started.containerId, command, timeoutSeconds: 0 }).catch(() => {});
     };
     return { ...started, release };
@@ -150,7 +151,7 @@ export class Bench {
     return status;
   }
 
-  /** The status once the container has ended. */
+  /** The status of the container after its end. */
   exit(containerId: string): Promise<ContainerStatus> {
     return eventually(async () => {
       const status = await this.status(containerId);
@@ -174,7 +175,7 @@ export class Bench {
   }
 }
 
-/** What `read` finds, as soon as it finds it. */
+/** The first result of `read` that is not empty. */
 export async function eventually<Value>(read: () => Promise<Value | undefined> | Value | undefined): Promise<Value> {
   const deadline = performance.now() + PATIENT.timeoutMs;
   for (;;) {
@@ -185,7 +186,7 @@ export async function eventually<Value>(read: () => Promise<Value | undefined> |
   }
 }
 
-/** The container of this pod in this state, where a watch says so. */
+/** The container of this pod if it has this state in the item of a watch. */
 export function containerIn(item: WatchPodsItem, uid: string, state: string): ContainerStatus | undefined {
   if (item.type === 'runtime.containerChanged')
     return item.uid === uid && item.status.state === state ? item.status : undefined;

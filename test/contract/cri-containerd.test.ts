@@ -1,11 +1,11 @@
-/** What only containerd can show: its crash, and its event service. */
+/** Cases that only containerd can have: its crash, and its event service. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
 import { Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 
-/** A relist so rare that only an event can explain what is seen sooner. */
+/** With so rare a relist, only an event can explain what is seen earlier. */
 const NEVER_MS = 600_000;
 
 describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containerd', () => {
@@ -38,13 +38,13 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     return { items, exited, stop };
   }
 
-  /** Until this client is connected again, too: after a refusal it tries again only after a while. */
+  /** Also waits until this client is connected again, because after a refusal it retries only after a while. */
   async function restarted(): Promise<void> {
     await containerd.restart();
     await eventually(() => bench.ask('cri.version', {}).catch(() => undefined));
   }
 
-  it('containers outlive its crash, and what happened meanwhile is told after it', async () => {
+  it('containers survive its crash, and changes during it are reported afterwards', async () => {
     const { items, exited, stop } = watch(200);
     const lasting = await bench.started('sleep 600');
     const ending = await bench.started('sleep 1; exit 6');
@@ -64,7 +64,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await stop();
   });
 
-  it('an exit is told long before the second of a polling kubelet is over', async () => {
+  it('an exit is reported long before a polling kubelet would see it', async () => {
     const { items, exited, stop } = watch(NEVER_MS);
     await eventually(() => items.find(({ type }) => type === 'runtime.relisted'));
     const lagsMs: number[] = [];
@@ -77,7 +77,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
       lagsMs.push((await reported) - shownMs);
       await released;
     }
-    // After containerd shows it to who asks all the time. What else the machine does makes some longer.
+    // Measured from the moment when a client that polls sees the change. Other work on the machine delays some of them.
     expect(Math.min(...lagsMs)).toBeLessThan(300);
     await stop();
   });

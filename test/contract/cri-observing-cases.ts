@@ -1,4 +1,4 @@
-/** The part of the suite that observes: logs, exec, lists, watching, outcomes that were lost, ids that nobody has. */
+/** The observing part of the suite: logs, exec, lists, watching, lost outcomes, unknown ids. */
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 
-/** A relist so rare that only an event can explain what is seen sooner. */
+/** With so rare a relist, only an event can explain what is seen earlier. */
 const NEVER_MS = 600_000;
 
 export function logCases(bench: Bench): void {
@@ -157,7 +157,7 @@ export function watchCases(bench: Bench): void {
     expect({ ...first, observedAtMs: 0 }).toEqual({ ...later, observedAtMs: 0 });
   });
 
-  it('a sandbox without the labels of a pod is nobody of ours', async () => {
+  it('a sandbox without the labels of a pod is foreign', async () => {
     const { labels: _labels, ...foreign } = bench.pod();
     const { uid, release } = await bench.held('exit 0');
     const { pod_sandbox_id: id } = await bench.client.call('RunPodSandbox', { config: foreign }, PATIENT);

@@ -1,4 +1,4 @@
-/** What Statelet relies on in a CRI runtime, as one suite for any of them. */
+/** Statelet's requirements of a CRI runtime, as one suite for every runtime. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Bench, eventually, PATIENT, type RuntimeUnderTest, SOON_MS } from './cri-bench.ts';
 import { listCases, logCases, resumeCases, unknownCases, watchCases } from './cri-observing-cases.ts';
@@ -203,7 +203,7 @@ function containerCases(bench: Bench): void {
     const request = {
       pod_sandbox_id: sandbox.podSandboxId,
       sandbox_config: sandbox.config,
-      // The bare client speaks the wire's form, in which values of variables are base64.
+      // The bare client uses the form of the wire, in which values of variables are base64.
       config: { ...bench.containerConfig(sandbox.config, 'sleep 600'), envs: [] },
     };
     await expect(bench.client.call('CreateContainer', request, PATIENT)).rejects.toThrow(/reserved/);

@@ -1,4 +1,4 @@
-/** The CRI contract, held against containerd and against the embedded runtime. */
+/** The CRI contract, checked on containerd and on the embedded runtime. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startEmbeddedRuntime } from '../../src/actors/embedded-runtime/embedded-runtime.ts';
@@ -16,7 +16,7 @@ describeRuntime(
     name: 'embedded',
     isolates: false,
     start: async () => {
-      // Not below tmpdir(): the path of a socket may have 107 characters.
+      // Not below tmpdir(), because the path of a socket has at most 107 characters.
       const directory = await mkdtemp('/tmp/statelet-embedded-');
       const runtime = await startEmbeddedRuntime({
         socket: join(directory, 'runtime.sock'),

@@ -1,4 +1,4 @@
-/** Statistics of real containers, on the cgroups of this machine. */
+/** Statistics of real containers, in the cgroups of this machine. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,10 +10,10 @@ import { requirement } from '../support/require.ts';
 import { Bench, eventually, PATIENT } from './cri-bench.ts';
 
 const MEBIBYTE = 1024n * 1024n;
-/** Burns a core, holds 32 MiB of anonymous memory in a tmpfs, writes 8 MiB into its own layer. */
+/** Uses a core, holds 32 MiB of anonymous memory in a tmpfs, and writes 8 MiB into its own layer. */
 const BUSY = `head -c 33554432 /dev/zero > /dev/shm/held; head -c 8388608 /dev/zero > /layer; sync; echo ready
 while :; do :; done`;
-/** Longer than the shortest window that gives a rate. */
+/** Longer than the shortest interval for a rate. */
 const WINDOW_MS = 1_500;
 
 describe.skipIf(requirement('containerd', containerdAvailable()).skip)('statistics on containerd', () => {
@@ -54,7 +54,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('statisti
     return { stats, usage: Number(stats.cpu?.usageCoreNanoSeconds), beganMs, endedMs: performance.now() };
   }
 
-  /** The statistics of a pod that burns what it gets of a core: its rate is that of its counter, whatever it gets. */
+  /** The statistics of a pod that uses as much of a core as it gets: the rate must match its counter. */
   async function rated(uid: string): Promise<PodStats> {
     let before = await timed(uid);
     while (before.usage < 0.3e9) {

@@ -1,6 +1,6 @@
 /**
- * exec, attach and port forward of the node's API over the streaming server of a real containerd, by WebSocket
- * (version 5, version 4 and the SPDY tunnel), with volumes, slow clients and clients that vanish.
+ * exec, attach and port forward of the node's API over the streaming server of a real containerd, by WebSocket (version
+ * 5, version 4 and the SPDY tunnel), with volumes, slow clients and clients that disconnect.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { commandOf, forwarded, StreamClients, V5 } from '../support/stream-clien
 import { Bench, eventually } from './cri-bench.ts';
 
 const MIB = 1024 * 1024;
-/** A pod that echoes what it reads, and serves what it is asked for on port 8080. */
+/** A pod that returns its input, and serves HTTP on port 8080. */
 const SCRIPT = `mkdir -p /www && echo hello > /www/index.html && dd if=/dev/zero of=/www/large bs=1M count=100 && httpd -p 127.0.0.1:8080 -h /www
 trap 'exit 0' TERM; while :; do sleep 1; done`;
 
@@ -154,7 +154,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     spdy.close();
   });
 
-  it('a port where nobody listens is told on the error stream', async () => {
+  it('a port without a listener is reported on the error stream', async () => {
     const spdy = await streams.tunnel();
     const { error } = await forwarded(spdy, '0', 8081, 'x', 'with the answer');
     expect(error).toContain('connection refused');

@@ -1,6 +1,6 @@
 /**
- * A plugin of the node as its sidecar and its driver make one: real gRPC on real sockets, real mounts, faults on
- * demand, and a record of what it heard.
+ * A plugin of the node, as a sidecar and its driver provide one: real gRPC on real sockets, real mounts, faults on
+ * request, and a record of its calls.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,9 @@ const CONTRACT = loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto'
   defaults: true,
 });
 
-/** What a call shall come to instead: an error (after it was done, or before), none at all, or a lie. */
+/**
+ * The result of a call instead of the regular one: an error (after the work, or before), no answer, or a false answer.
+ */
 export type Fault =
   | { readonly code: grpc.status; readonly details: string; readonly isDone?: boolean }
   | { readonly hangs: true }
@@ -30,30 +32,30 @@ export interface HeardCall {
 }
 
 export interface CsiDriverOptions {
-  /** Socket of the registration. */
+  /** The socket of the registration. */
   readonly socket: string;
   readonly type?: string;
   readonly name?: string;
-  /** Socket of the driver; default: the one of the registration. */
+  /** The socket of the driver; default: that of the registration. */
   readonly endpoint?: string;
   readonly versions?: readonly string[];
-  /** What the driver says of the node; an error instead of it fails the call. */
+  /** The driver's information about the node; an error fails the call instead. */
   readonly capabilities?: readonly string[];
   readonly nodeInfo?: Record<string, unknown> | { readonly code: grpc.status; readonly details: string };
 }
 
 export interface CsiDriver {
-  /** What the kubelet said of the registration, in order. */
+  /** The kubelet's answers to the registration, in order. */
   readonly statuses: { readonly plugin_registered: boolean; readonly error: string }[];
-  /** Calls about volumes, in order. */
+  /** The calls about volumes, in order. */
   readonly calls: HeardCall[];
   /** The file behind its block devices; `null`: it publishes an empty file instead of a device. */
   disk: string | null;
-  /** What it says of how its volumes are. */
+  /** The condition that it reports for its volumes. */
   condition: { readonly abnormal: boolean; readonly message: string } | null;
-  /** Asked for each of them. */
+  /** Called for each call; returns its fault. */
   fault: (call: HeardCall) => Fault | undefined;
-  /** Paths where it has mounted something, in order. */
+  /** The paths of its mounts, in order. */
   readonly mounts: readonly string[];
   /** Ends both services; their sockets are removed. */
   close(): void;
@@ -94,7 +96,7 @@ export async function startCsiDriver(options: CsiDriverOptions): Promise<CsiDriv
   return Object.assign(volumes, { statuses, close });
 }
 
-/** One volume is a tmpfs, staged or mounted by itself; published it is bound to its target. */
+/** A volume is a tmpfs, staged or mounted separately; when it is published, it is bound to its target. */
 class Volumes {
   readonly calls: HeardCall[] = [];
   readonly mounts: string[] = [];
@@ -138,7 +140,7 @@ class Volumes {
     };
   }
 
-  /** Gives its devices back to the kernel; what is still bound keeps working until it is not. */
+  /** Releases its loop devices; bound ones work until they are unbound. */
   detach(): void {
     for (const device of this.devices.values()) execFileSync('losetup', ['-d', device]);
     this.devices.clear();
@@ -166,7 +168,7 @@ class Volumes {
     return { usage, volume_condition: this.condition };
   }
 
-  /** A device of the kernel behind a file, bound to the target. */
+  /** Binds a loop device of a file to the target. */
   private publishDevice(target: string): void {
     writeFileSync(target, '');
     if (this.disk === null) return;

@@ -1,4 +1,4 @@
-/** A device plugin as vendors write one: real gRPC on real sockets, and a record of what it was asked. */
+/** A device plugin as vendors write one: real gRPC on real sockets, and a record of its calls. */
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -13,7 +13,7 @@ const CONTRACT = loadSync(['pluginregistration/v1/api.proto', 'deviceplugin/v1be
 export interface FakeDevice {
   readonly ID: string;
   readonly health?: 'Healthy' | 'Unhealthy';
-  /** NUMA nodes; absent: it says nothing of them. */
+  /** The NUMA nodes; absent: it does not report them. */
   readonly nodes?: readonly number[];
 }
 
@@ -25,11 +25,11 @@ interface Failure {
 export interface DevicePluginBehaviour {
   readonly devices: readonly FakeDevice[];
   readonly options?: { readonly pre_start_required?: boolean; readonly get_preferred_allocation_available?: boolean };
-  /** What a container is to have for its devices. */
+  /** The response for a container with these devices. */
   readonly allocate?: (ids: readonly string[]) => Record<string, unknown> | Failure;
   readonly prefer?: (available: readonly string[], size: number) => readonly string[] | Failure;
   readonly preStart?: (ids: readonly string[]) => Failure | null;
-  /** Also announces itself in the folder of plugins, under this resource. */
+  /** Also announces itself in the folder of plugins, with this resource. */
   readonly announces?: string;
 }
 
@@ -41,7 +41,7 @@ const answer = (done: (error: Failure | null, reply?: unknown) => void, reply: u
 };
 
 export class FakeDevicePlugin {
-  /** What it was asked for, in order: `Allocate a,b`. */
+  /** Its calls in order: `Allocate a,b`. */
   readonly asked: string[] = [];
   readonly statuses: { readonly plugin_registered: boolean; readonly error: string }[] = [];
   private readonly server = new grpc.Server();
@@ -68,13 +68,13 @@ export class FakeDevicePlugin {
     return plugin;
   }
 
-  /** Asks a kubelet to take it, as a plugin does that found the kubelet's socket. */
+  /** Registers at a kubelet, as a plugin does that finds the kubelet's socket. */
   register(kubelet: string, resource: string, change: { version?: string; endpoint?: string } = {}): Promise<void> {
     const Client = grpc.makeGenericClientConstructor(
       CONTRACT['v1beta1.Registration'] as grpc.ServiceDefinition,
       'Registration',
     );
-    // Over a connection of its own, as plugins are processes of their own.
+    // A separate connection, because plugins are separate processes.
     const own = { 'grpc.use_local_subchannel_pool': 1 };
     const client = new Client(`unix://${kubelet}`, grpc.credentials.createInsecure(), own);
     const endpoint = this.socket.slice(this.socket.lastIndexOf('/') + 1);
@@ -88,7 +88,7 @@ export class FakeDevicePlugin {
     });
   }
 
-  /** Its devices are others from now on. */
+  /** Reports new devices from now on. */
   send(devices: readonly FakeDevice[]): void {
     this.behaviour = { ...this.behaviour, devices };
     for (const stream of this.streams) stream.write(this.list());

@@ -1,6 +1,6 @@
 /**
- * A resource driver as its kubelet plugin makes one: real gRPC on real sockets, registration included, faults on demand,
- * and a record of what it heard.
+ * A resource driver as its kubelet plugin provides one: real gRPC on real sockets, with registration, faults on
+ * request, and a record of its calls.
  */
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
@@ -18,12 +18,12 @@ const PACKAGE = 'k8s.io.kubelet.pkg.apis.dra';
 
 export interface DraDriverOptions {
   readonly name?: string;
-  /** Socket of the driver. */
+  /** The socket of the driver. */
   readonly endpoint: string;
-  /** Socket of its registration; absent: it registers nowhere. */
+  /** The socket of its registration; absent: it does not register. */
   readonly registration?: string;
   readonly service?: 'v1' | 'v1beta1';
-  /** It reports how its devices are. */
+  /** It reports the health of its devices. */
   readonly hasHealth?: boolean;
 }
 
@@ -36,15 +36,15 @@ interface Claim {
 type Answer = Readonly<Record<string, unknown>> | null;
 
 export interface DraDriver {
-  /** What the kubelet said of the registration, in order. */
+  /** The kubelet's answers to the registration, in order. */
   readonly statuses: { readonly plugin_registered: boolean; readonly error: string }[];
   /** `prepare default/gpu`, in order. */
   readonly calls: string[];
-  /** The answer for a claim; `undefined` leaves it out. */
+  /** The answer for a claim; `undefined` omits the claim. */
   answer: (verb: 'prepare' | 'unprepare', claim: Claim) => Answer | undefined;
-  /** No call gets an answer. */
+  /** No call is answered. */
   hangs: boolean;
-  /** Reports to all that listen, and to those that will. */
+  /** Reports devices to all current and later streams. */
   report(devices: readonly object[]): void;
   close(): void;
 }
@@ -116,7 +116,7 @@ export async function startDraDriver(options: DraDriverOptions): Promise<DraDriv
   return driver;
 }
 
-/** By default one device a claim, whose CDI name has the name of the claim. */
+/** By default each claim has one device, whose CDI name has the name of the claim. */
 const deviceOf = (driver: string, { name }: Pick<Claim, 'name'>) => ({
   request_names: ['gpu'],
   pool_name: 'node1',

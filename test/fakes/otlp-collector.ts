@@ -1,8 +1,8 @@
-/** A collector of traces that speaks OTLP over gRPC, as far as spans are concerned, on a port of its own. */
+/** A collector of traces: OTLP over gRPC for spans, on a port of its own. */
 import * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 
-/** Fields of opentelemetry-proto that the tests look at; a reader skips the others. */
+/** The fields of opentelemetry-proto that the tests read; a decoder skips the others. */
 const PROTO = `syntax = "proto3";
 message Request { repeated ResourceSpans resource_spans = 1; }
 message ResourceSpans { Resource resource = 1; repeated ScopeSpans scope_spans = 2; }

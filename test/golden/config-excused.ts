@@ -1,11 +1,12 @@
 /**
- * Owns why a case of the configuration corpus is not held against the pure pipeline, and which lines others decide.
+ * Why a case of the configuration corpus is not compared with the pure pipeline, and which parts decide about single
+ * lines.
  *
- * `ENDS_ELSEWHERE` and `LINES_ELSEWHERE` belong to a running daemon, to facts of the host or to clients. `EXCUSED`
- * names the cases in which the measured binary differs from upstream, or this product from both on purpose.
+ * `ENDS_ELSEWHERE` and `LINES_ELSEWHERE` depend on a running daemon, on facts of the host or on clients. `EXCUSED` has
+ * the cases in which the measured binary differs from upstream, or this product deliberately differs from both.
  */
 
-/** How a kubelet ends for a reason that configuration alone does not hold: by the part that decides it. */
+/** The ends of a kubelet for reasons outside of the configuration: by the part that decides. */
 export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
   ['clients', /invalid kubeconfig|unable to load (bootstrap )?kubeconfig/],
   ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist/],
@@ -18,7 +19,7 @@ export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])
   ['ports', /bind: address already in use|listen tcp: lookup/],
 ];
 
-/** Lines of a kubelet that runs, by the part that writes them. */
+/** Lines of a running kubelet, by the part that writes them. */
 export const LINES_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
   ['static pods', /^"(Adding|Unable to read config path|Could not process manifest|Provided manifest path)/],
   ['static pods', /^"Failed to read pods from URL/],
@@ -35,7 +36,7 @@ export const LINES_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp]
   ['cAdvisor, which this product does not have', /^(Couldn't collect info|Unknown event storage policy)/],
 ];
 
-/** What only this product says: which switches have no effect in it. */
+/** A line that only this product has: which fields have no effect in it. */
 export const OWN_LINE = /^"Warning: this feature gate has no effect here\."/;
 
 const UPSTREAM_REFUSES_GATES =
@@ -59,7 +60,7 @@ export const EXCUSED: Readonly<Record<string, string>> = {
 const SYSTEMD =
   'The recorded machine had no systemd, either. The kubelet only looked for folders; this node says that systemd is not there.';
 
-/** Cases of {@link ENDS_ELSEWHERE} in which the daemon does not end with the kubelet's words, and why. */
+/** Cases of {@link ENDS_ELSEWHERE} in which the daemon ends with another text than the kubelet, and why. */
 export const NOT_EQUAL: Readonly<Record<string, string>> = {
   'flag-one-cgroup-driver-eq-systemd': SYSTEMD,
   'val-cgroupdriver-02': SYSTEMD,

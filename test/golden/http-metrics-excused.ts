@@ -1,7 +1,7 @@
 /** Families of the recorded kubelet that this node does not have, each with its reason; `docs/node-api.md` has them too. */
 interface NotHere {
   readonly families: RegExp;
-  /** As people write them. */
+  /** The names as the page has them. */
   readonly names: string;
   readonly reason: string;
 }

@@ -6,7 +6,7 @@ export const EXCUSED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Commands of one `echo` with a terminal, by the record's id. The runtime loses what such a command wrote when it ends
- * before the terminal was read: one of the three recordings has no output, the other two have it.
+ * Commands of one `echo` with a terminal, by the record's id. If such a command ends before its terminal is read, the
+ * runtime loses the output: one of the three recordings has no output, the other two have it.
  */
 export const MAY_LOSE_OUTPUT: ReadonlySet<string> = new Set(['ws-exec-025', 'ws-exec-033', 'ws-exec-041']);

@@ -39,7 +39,7 @@ const EXCUSED: Excuses = {
   'delete-wait#17': OTHER_PODS,
 };
 
-/** Those that differ because the test API server answers, and not a real one. */
+/** Differences of the test API server from a real one. */
 const OF_TEST_SERVER: Excuses = {
   'describe#0': TAINTED,
   'describe#6': PRINTED,
@@ -59,7 +59,7 @@ const TYPED = 'what is typed before kubectl listens is shown as it comes, and th
 const REPORTED = 'whether the end of the container is reported yet when kubectl asks';
 const LAST_WORDS = 'whether a client whose input has ended still hears the answer to it is a race inside the runtime';
 
-/** Those that are equal or not as the moment has it, each with its reason. */
+/** Commands that are not always equal, each with its reason. */
 const LUCK: Excuses = {
   'logs#32': ORDER,
   'logs#37': REMOVED,
@@ -88,12 +88,12 @@ interface Server {
   readonly minor: number;
 }
 
-/** Events of one kind and reason, by their places. */
+/** Events with the same kind and reason, by their places. */
 const events = (from: number, to: number): string[] =>
   Array.from({ length: to - from + 1 }, (_, at) => `events#${from + at}`);
 const ofDebug = (...places: readonly number[]): string[] => places.map((at) => `debug#${at}`);
 
-/** Of a real API server that is older than the recorded one: what it does not know yet. */
+/** Features that a real API server before this version lacks. */
 const OF_OLD_SERVERS: readonly { readonly before: number; readonly why: string; readonly ids: readonly string[] }[] = [
   {
     before: 25,
@@ -114,7 +114,7 @@ const OF_OLD_SERVERS: readonly { readonly before: number; readonly why: string; 
   { before: 36, why: 'it prints a kernel without its architecture', ids: ['describe#8'] },
 ];
 
-/** Those that differ for certain, and those that may, where this API server answers. */
+/** The differences that must occur and those that may occur with this API server. */
 export function excusesFor({ isReal, minor }: Server): {
   readonly certain: ReadonlySet<string>;
   readonly possible: ReadonlySet<string>;

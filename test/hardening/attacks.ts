@@ -1,4 +1,4 @@
-/** What clients of the ports and servers that the node asks may do on purpose, and disks that heal. */
+/** Deliberate attacks by clients of the ports and by servers that the node calls, and disks that recover. */
 import { type Row, row } from './row.ts';
 
 const disk = 'test/kernel/journal/disk-full.test.ts';
@@ -16,7 +16,7 @@ export const ATTACKS: readonly Row[] = [
     `${spdy}::a stream without headers`,
     `${spdy}::a frame of 16 MiB`,
     `${spdy}::200 KB of headers that unpack to 200 MB`,
-    'test/actors/spdy/frames.test.ts::a frame that nobody may send ends the reading',
+    'test/actors/spdy/frames.test.ts::an invalid frame ends the reading',
   ),
   row(
     'A2',
@@ -69,11 +69,11 @@ export const ATTACKS: readonly Row[] = [
     'test/actors/devices/devices.test.ts::all plugins together have no more devices',
     'test/machines/charts/node/devices/device-manager.test.ts::a node takes plugins of 128 resources',
     'test/actors/plugins/plugins.test.ts::of more sockets than a node asks the first are said',
-    'test/actors/plugins/plugins.test.ts::a folder of which one file a moment changes',
+    'test/actors/plugins/plugins.test.ts::a folder with continuous changes',
   ),
   row(
     'A9',
-    'a change of a watch that nobody can read, versions that are always too old, changes faster than decisions',
+    'an unreadable change of a watch, versions that are always too old, changes faster than decisions',
     'test/actors/kube/following.test.ts::lists again when the change that comes next %s',
     'test/actors/kube/following.test.ts::is not asked without pause',
     `${decode}::many changes at once let everything else have its turn`,
@@ -117,7 +117,7 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A15',
-    'a driver that hangs up on every call or answers with codes that nobody knows, and connections without end',
+    'a driver that hangs up on every call or answers with unknown codes, and connections without end',
     'test/actors/dra/dra.test.ts::a driver that hangs up on every call is called a few times a second',
     'test/actors/plugins/plugins.test.ts::a driver that answers with the code %d fails its call alone',
     'test/actors/grpc-socket.test.ts::has 128 connections and no more',
@@ -212,7 +212,7 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A31',
-    'a runtime or plugin whose messages consist of millions of empty parts, or name types that nobody knows',
+    'a runtime or plugin whose messages consist of millions of empty parts, or name unknown types',
     'test/actors/contract.test.ts::is an error before it is decoded',
     'test/actors/contract.test.ts::counts %s',
     'test/actors/cri/event-bytes.test.ts::refuses millions of empty fields before it keeps them',
@@ -254,7 +254,7 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A37',
-    'a journal of a stranger: links to private files, markup, escapes of terminals, nesting and lines without end',
+    'a hostile journal: links to private files, markup, escapes of terminals, nesting and lines without end',
     'test/actors/server/visualizer/journal-files.test.ts::what leads to a file elsewhere is not of it, under whichever name',
     'test/actors/server/visualizer/journal-files.test.ts::what is no file is not of it',
     'test/browser/opened.test.ts::is text, whatever is in it, in every view',

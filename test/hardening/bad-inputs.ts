@@ -1,4 +1,4 @@
-/** Bad inputs: of authors of manifests and pods, of containers, runtimes and clients. */
+/** Bad inputs: from authors of manifests and pods, containers, runtimes and clients. */
 import { type Row, row } from './row.ts';
 
 const manifests = 'test/actors/host/manifests/manifests.test.ts';
@@ -39,7 +39,12 @@ export const BAD_INPUTS: readonly Row[] = [
     'test/actors/cri/client.test.ts::64-bit integers keep every digit',
     'test/actors/kube/client.test.ts::keeps integers that a double cannot hold',
   ),
-  row('B19', 'cyclic and unknown variables', `${pod}::19 references to variables`, `${folder}::19-variables.yaml`),
+  row(
+    'B19',
+    'cyclic and unknown variables',
+    `${pod}::19 references to unknown variables`,
+    `${folder}::19-variables.yaml`,
+  ),
   row(
     'B20',
     'keys that every object has',
@@ -88,7 +93,7 @@ export const BAD_INPUTS: readonly Row[] = [
     `${http}::that comes back for ever ends`,
     `${http}::that sends its headers a byte a time`,
     `${http}::with a chunk that is none`,
-    `${http}::that switches to a protocol that nobody asked for is a failure`,
+    `${http}::that switches to a protocol without a request for it is a failure`,
   ),
   row('B27', 'a command that prints for ever', 'test/actors/probe/watch.test.ts::a command that prints without end'),
   row(
@@ -125,7 +130,7 @@ export const BAD_INPUTS: readonly Row[] = [
   ),
   row(
     'B36',
-    'sandboxes and containers of nobody',
+    'orphaned sandboxes and containers',
     `${relist}::a sandbox or container without the labels of a pod is foreign`,
     'test/actors/cri/watch-pods.test.ts::foreign entries',
     `${live}::36 what another wrote into the runtime stays`,
@@ -150,7 +155,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'B40',
     'certificates that do not count, and a new authority',
     `${server}::certificates that do not count`,
-    'test/actors/server/tls/tls.test.ts::is the authority of clients: who came by the old one is nobody',
+    'test/actors/server/tls/tls.test.ts::is the authority of clients: certificates of the old one do not count',
   ),
   row(
     'B41',

@@ -1,4 +1,4 @@
-/** Faults of the world around the agent. */
+/** Faults of the systems around the agent. */
 import { type Row, row } from './row.ts';
 
 const calls = 'test/node/faults-of-calls.test.ts';
@@ -47,7 +47,7 @@ export const FAULTS: readonly Row[] = [
     'the event stream drops, doubles, reorders and breaks while 100 containers die',
     `${events}::%s: each container starts again, once`,
     `${events}::breaks: each container starts again, once`,
-    `${events}::A hundred containers, which die together`,
+    `${events}::A hundred containers that die together`,
   ),
   row(
     'F6',
@@ -55,7 +55,7 @@ export const FAULTS: readonly Row[] = [
     'test/node/cluster-node.test.ts::starts while the API server is away',
     `${following}::waits for a server that is away, and finds what happened meanwhile`,
     `${following}::lists again when the server has forgotten where it was`,
-    `${power}::starts what it may start without anybody’s word, once`,
+    `${power}::starts the pods that it may start without the API server, once`,
   ),
   row(
     'F7',
@@ -69,7 +69,7 @@ export const FAULTS: readonly Row[] = [
     'F8',
     'disks without room and without inodes',
     `${host}::fault 8: a disk of %s without %s stops no pod that runs`,
-    `${disk}::of 256 KB: suspended when full, goes on when somebody makes room`,
+    `${disk}::of 256 KB: suspended when full, continues when there is room again`,
   ),
   row(
     'F9',
@@ -78,18 +78,18 @@ export const FAULTS: readonly Row[] = [
     `${damage}::no flipped bit goes unnoticed`,
     `${damage}::a segment in the middle`,
     `${disk}::that is read-only does not stop the node either`,
-    `${disk}::a disk that hangs holds nobody up who ends`,
+    `${disk}::a disk that hangs does not delay the end of the process`,
   ),
   row(
     'F10',
     'the machine kills for memory: the app, a sidecar, the agent',
-    `${host}::the %s: it says so, starts again, and costs nobody else anything`,
+    `${host}::the %s: it is reported, restarts, and affects no other pod`,
     `${host}::the agent: it is killed and the next one takes everything up`,
     'test/machines/charts/node/oom-watcher.test.ts::says SystemOOM on the node',
   ),
   row(
     'F11',
-    'somebody sets the clock',
+    'the clock is set',
     `${time}::an hour ahead, in a back-off`,
     `${time}::two hours back, in a back-off`,
     `${time}::a new agent that begins on such a clock`,
@@ -119,7 +119,7 @@ export const FAULTS: readonly Row[] = [
     'the machine shuts down, or loses power while the API server is away',
     'test/node/shutdown.test.ts::pods end by priority',
     'test/node/shutdown.test.ts::deaf',
-    `${power}::tells the truth when the API server is back`,
+    `${power}::reports the actual state when the API server is back`,
   ),
   row(
     'F16',
@@ -134,7 +134,7 @@ export const FAULTS: readonly Row[] = [
   row(
     'F17',
     'the agent is ended by the kernel for want of memory, or by a fault of its own',
-    'test/node/process-faults.test.ts::the kernel ends it for want of memory',
+    'test/node/process-faults.test.ts::the kernel kills it for memory',
     'test/node/process-faults.test.ts::%s is journaled, ends the node with 2',
     'test/kernel/kernel.test.ts::ends the kernel, is kept with its input, and throws again in a replay',
   ),

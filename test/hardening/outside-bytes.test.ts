@@ -1,7 +1,7 @@
 /**
- * Bytes from outside cost no more than time in proportion to their number. Each row is a place where the agent reads
- * them and an input that once was, or easily could be, expensive there. Four times the input takes four times as long
- * where the cost is linear and sixteen times where it is quadratic; garbage and caches lie between.
+ * The time for bytes from outside is linear in their number. Each row is a place where the agent reads them, and an
+ * input that was expensive there, or easily could be. Four times the input takes four times as long if the cost is
+ * linear and sixteen times if it is quadratic; garbage collection and caches cause values between.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -34,7 +34,7 @@ import { decodeJson } from '../../src/machines/model/values/json-document.ts';
 import { parseQuantity } from '../../src/machines/model/values/quantity.ts';
 import { parseDuration } from '../../src/machines/model/values/time.ts';
 
-/** Reads an input; what it throws or refuses is not looked at, only how long it takes. */
+/** Reads an input; only the duration counts, not the result or error. */
 type Read = (input: string) => unknown;
 
 const logs = mkdtempSync(join(tmpdir(), 'statelet-outside-'));
@@ -50,7 +50,7 @@ async function logFile(path: string, range: string): Promise<void> {
   if (typeof answer.body === 'object' && 'destroy' in answer.body) answer.body.destroy();
 }
 
-/** A frame's bytes one by one, as a slow sender's come. */
+/** Gives the frame's bytes one by one, as a slow sender does. */
 function frames(input: string): void {
   const reader = new FrameReader();
   const head = Buffer.concat([Buffer.from([0x80, 0x03, 0, 1]), uint32(input.length + 10), Buffer.alloc(10)]);
@@ -60,7 +60,7 @@ function frames(input: string): void {
   }
 }
 
-/** Each has another name; there are as many of them as a length says characters. */
+/** Headers with different names; their number is proportional to the length. */
 const manyHeaders = (size: number): string => list(size / 10, (at) => `h${at}: \r\n`).join('');
 
 function unknownMethod(headers: string): void {
@@ -71,14 +71,14 @@ function unknownMethod(headers: string): void {
   answerMalformed(error, new Socket(), () => {});
 }
 
-/** As the API server validates a new pod. */
+/** Validates as the API server does for a new pod. */
 const validated: Read = (text) => validatePod(JSON.parse(text));
 
 const yaml = (text: string) => decodeDocument(Buffer.from(text));
 const configuration = (text: string) => decodeSource('/c.yaml', Buffer.from(text));
 const asked = (name: string) => (text: string) => nodeLogQuery(new Map([[name, [text]]]), logs);
 
-/** A pod holds all devices of a plugin. */
+/** A pod that holds all devices of a plugin. */
 const held: Read = (text) => {
   const ids = text.split(',');
   const offer = { devices: ids.map((id) => ({ id, isHealthy: true, nodes: [0] })), prefers: false };
@@ -175,22 +175,26 @@ const resizePolicies = (policies: number) =>
   podOf({ resizePolicy: list(policies, (at) => ({ resourceName: `r${at}`, restartPolicy: 'NotRequired' })) });
 
 const SIZE = 10_000;
-/** Two doublings at a time tell an expensive reader, 16 times as long, from the noise of a machine more clearly. */
+/**
+ * Four times the input separates a quadratic reader, 16 times as slow, from the noise of a machine more clearly than
+ * twice.
+ */
 const TIMES = 4;
 const FACTOR_MAX = 13;
-/** What takes less than this is not compared: four times as much of it is noise. */
+/** Shorter durations are not compared: four times as much of them is noise. */
 const NOTHING_MS = 4;
-/** The clock of a thread's CPU is coarse: a quick reader seems to take no time at all. */
+/** The clock of a thread's CPU is coarse: a fast reader seems to take no time. */
 const CLOCK_MS = NOTHING_MS / TIMES;
-/** A reader that V8 has not compiled yet takes too long for little input, and looks cheap for much of it. */
+/** A reader that V8 has not compiled yet is slow for small inputs, and would seem fast for large ones. */
 const WARM_GOES = 5;
 const GOES_MIN = 5;
 const GOES_MAX = 500;
-/** Of several goes the fastest is what the work takes; the rest is the machine's. */
+/** Of several runs the fastest shows the cost of the work; the rest is caused by the machine. */
 const GOES_MS = 8_000;
 
 /**
- * The time of this thread's CPU, which other work on the machine does not lengthen; of a reader elsewhere the wall's.
+ * The CPU time of this thread, which other work on the machine does not change; for a reader elsewhere the wall-clock
+ * time.
  */
 async function durationMs(read: Read, input: string): Promise<number> {
   const begin = performance.now();
@@ -201,13 +205,13 @@ async function durationMs(read: Read, input: string): Promise<number> {
     isElsewhere = answer instanceof Promise;
     await answer;
   } catch {
-    // A refusal is an answer like any other.
+    // An error is a result like any other.
   }
   const { user, system } = process.threadCpuUsage(cpu);
   return isElsewhere ? performance.now() - begin : (user + system) / 1_000;
 }
 
-/** The factor by which more input takes longer, the best of several goes; 1 where it takes next to nothing. */
+/** The factor by which more input takes longer, the best of several runs; 1 if it takes nearly no time. */
 async function growth(input: (size: number) => string, read: Read): Promise<number> {
   const [little, much] = [input(SIZE), input(TIMES * SIZE)];
   for (let go = 0; go < WARM_GOES; go++) await durationMs(read, little);

@@ -1,4 +1,7 @@
-/** What a node keeps whatever happens. Each fault on real processes ends with them: `test/support/faulty-node.ts`. */
+/**
+ * The promises that a node keeps after every fault. Each fault on real processes ends with them:
+ * `test/support/faulty-node.ts`.
+ */
 import { type Row, row } from './row.ts';
 
 const calls = 'test/node/faults-of-calls.test.ts';
@@ -10,8 +13,17 @@ const apiPods = 'test/machines/charts/pods/cluster/api-pods.test.ts';
 export const PROMISES: readonly Row[] = [
   row('P1', 'containers run on while the agent is dead', `${crash}::touches no container`, `${calls}::restarted()`),
   row('P2', 'a restart touches no healthy container', `${machines}::leaves running pods untouched`, crash),
-  row('P3', 'static pods need no API server', `${power}::starts what it may start without anybody’s word, once`),
-  row('P4', 'the status comes to the truth', `${power}::tells the truth when the API server is back`, calls),
+  row(
+    'P3',
+    'static pods need no API server',
+    `${power}::starts the pods that it may start without the API server, once`,
+  ),
+  row(
+    'P4',
+    'the status converges to the actual state',
+    `${power}::reports the actual state when the API server is back`,
+    calls,
+  ),
   row(
     'P5',
     'no readiness changes without a probe',
@@ -29,7 +41,7 @@ export const PROMISES: readonly Row[] = [
   row(
     'P8',
     'grace lasts over a restart',
-    `${apiPods}::in the middle of an end takes nothing of the grace`,
+    `${apiPods}::during an end does not shorten the grace period`,
     'test/actors/embedded-runtime/adoption.test.ts::an adopted container stops with grace',
   ),
   row(

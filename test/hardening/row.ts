@@ -1,4 +1,4 @@
-/** One thing that a node has to survive, and the tests that let it. */
+/** A fault or an attack that a node has to survive, and its tests. */
 import type { Proof } from '../support/proofs.ts';
 
 export interface Row {
@@ -6,7 +6,7 @@ export interface Row {
   readonly id: string;
   readonly what: string;
   readonly proofs: readonly Proof[];
-  /** Why there is nothing to prove here; empty when there is. */
+  /** Why nothing has to be proved here; otherwise empty. */
   readonly notHere: string;
 }
 

@@ -1,4 +1,4 @@
-/** Holds the tables of what a node has to survive against the tests: nothing is missing, and what is named is there. */
+/** Compares the tables of what a node has to survive with the tests: no row is missing, and every named test exists. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What was found in node agents and runtimes over the years, and what must not be found here. */
+/** Known vulnerabilities of node agents and runtimes, which must not exist here. */
 import { notHere, type Row, row } from './row.ts';
 
 const setUp = 'test/actors/volume/set-up.test.ts';

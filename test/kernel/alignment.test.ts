@@ -1,4 +1,4 @@
-/** Two sequences of records laid beside each other: nothing is lost or changes its place, and what is equal meets. */
+/** Aligns two sequences of records: no record is lost or changes its place, and equal records are aligned. */
 import { array, assert, constantFrom, property } from 'fast-check';
 import { expect, it } from 'vitest';
 import { align, type Pair } from '../../src/kernel/alignment.ts';

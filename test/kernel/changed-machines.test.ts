@@ -1,4 +1,7 @@
-/** A journal under other machines: what the world sees is promised, what machines tell each other is noted. */
+/**
+ * A journal replayed by changed machines: effects on the world must be the same; different messages between machines
+ * are notes.
+ */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildInfo } from '../../src/kernel/build-info.ts';
@@ -12,7 +15,7 @@ async function replayed(...edits: readonly Edit[]) {
   return replay({ machine: await shopWith(...edits), records: readJournal(JOURNAL).records });
 }
 
-/** A clerk is behind a desk, which hands on what it hears in both directions. */
+/** A desk between the clerk and the shop, which forwards messages in both directions. */
 const DESK: readonly Edit[] = [
   [
     'export const shopMachine = setup({',

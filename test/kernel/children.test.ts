@@ -1,4 +1,4 @@
-/** What supervisors do when a child has crashed. */
+/** What supervisors do after the crash of a child. */
 import { expect, it } from 'vitest';
 import { childIn, reapChild } from '../../src/kernel/xstate.ts';
 
@@ -7,7 +7,7 @@ it('finds the child in the event of its end and of its crash', () => {
   expect(childIn({ type: 'xstate.error.actor.object-Secret:default:x' })).toBe('object-Secret:default:x');
 });
 
-it('frees the id at once, and starts anew after the pause', () => {
+it('frees the id at once, and restarts after the pause', () => {
   const calls: unknown[] = [];
   const enqueue = {
     stopChild: (id: string) => void calls.push(['stop', id]),

@@ -1,4 +1,4 @@
-/** The digest of a turn is that of what it made another, however that was made. */
+/** The digest of a turn covers what changed, in whichever way it changed. */
 import { expect, it } from 'vitest';
 import { changedPaths, digestOf, sameDigests } from '../../src/kernel/digest.ts';
 

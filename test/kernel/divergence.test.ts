@@ -1,4 +1,4 @@
-/** What replay says of the first turn that differs: the record, the actor, its state, and what led there. */
+/** The report of a replay on the first turn that differs: the record, the actor, its state, and the causes. */
 import { expect, it } from 'vitest';
 import type { Divergence } from '../../src/kernel/divergence.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
@@ -7,7 +7,7 @@ import { bootBoss, bossMachine } from './support.ts';
 
 type From = NonNullable<ReplayOptions['from']>;
 
-/** A worker is hired, makes a chair and says so. `from`: behind the order. */
+/** A worker is hired, makes a chair and reports it. `from`: the records after the order. */
 function recorded(): { records: KernelRecord[]; from: From } {
   const { kernel, world, sink } = bootBoss();
   kernel.dispatch('boss', { type: 'hire', name: 'a' }, 'test');
@@ -22,7 +22,7 @@ type Loose = KernelRecord & Record<string, unknown>;
 const isLine = ({ k }: KernelRecord): boolean => k === 'log';
 const isMade = (record: KernelRecord): boolean => record.k === 'message' && record.event.type === 'worker.made';
 
-/** As code recorded it that did not make this record; all numbers behind it are smaller. */
+/** As recorded by code that did not produce this record; all later numbers are smaller. */
 function without(records: readonly KernelRecord[], where: (record: KernelRecord) => boolean): KernelRecord[] {
   const gone = records.find(where)!.n;
   const less = (n: number): number => (n > gone ? n - 1 : n);
@@ -34,7 +34,7 @@ function without(records: readonly KernelRecord[], where: (record: KernelRecord)
     });
 }
 
-/** As code recorded it that made one record more; all numbers behind it are greater. */
+/** As recorded by code that produced one more record; all later numbers are greater. */
 function withOneMore(records: readonly KernelRecord[], where: (record: KernelRecord) => boolean, more: object) {
   const at = records.find(where)!.n;
   const later = (n: number): number => (n >= at ? n + 1 : n);

@@ -147,7 +147,7 @@ describe('time', () => {
 });
 
 describe('a crash', () => {
-  it('is contained: no half-done effect, children stopped, the parent told, the others unharmed', () => {
+  it('is contained: no partial effect, children stopped, the parent notified, other actors unaffected', () => {
     const { kernel, world, sink } = bootBoss();
     kernel.dispatch('boss', { type: 'hire', name: 'a' }, 'test');
     kernel.dispatch('boss', { type: 'hire', name: 'b' }, 'test');
@@ -279,7 +279,7 @@ describe('a turn that throws', () => {
     context: { count: 0 },
     on: {
       add: { actions: assign({ count: ({ context }) => (context.count as number) + 1 }) },
-      // JSON has no text for it, so that the digest of the turn throws.
+      // JSON cannot represent it, so the digest of the turn throws.
       break: { actions: assign({ count: () => 1n }) },
     },
   });

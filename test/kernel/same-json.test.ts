@@ -1,4 +1,4 @@
-/** Two values are the same when their JSON is, whatever was compared before. */
+/** Two values are the same if their JSON is, independent of earlier comparisons. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { isSameJson } from '../../src/kernel/json.ts';

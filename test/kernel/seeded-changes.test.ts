@@ -1,6 +1,4 @@
-/**
- * Changes of code under golden journals: all are found, by the right actor; no refactoring is reported.
- */
+/** Changes of code, replayed with golden journals: all are found, with the right actor; no refactoring is reported. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildInfo } from '../../src/kernel/build-info.ts';
@@ -17,7 +15,7 @@ import { NODE_CHANGES, REFACTORINGS, SHOP_CHANGES, withNodeChange } from './seed
 const JOURNALS = join(import.meta.dirname, '../golden/journals/v4');
 
 const shop = [...readJournal(join(JOURNALS, 'shop')).records];
-/** Of today's machines: all that they do is compared. */
+/** Recorded by today's machines, so that everything is compared. */
 const node: readonly JournalRecord[] = recordedNow();
 
 function recordedNow(): readonly JournalRecord[] {

@@ -1,6 +1,7 @@
 /**
- * Changes of code that a replay must find, and refactorings that it must not: the shop's by its source, the node's by
- * one guard or delay of one machine. Each change is of another kind or place; `by` is whose decision it is.
+ * Changes of code that a replay must find, and refactorings that it must not report: changes of the shop's source, and
+ * of one guard or delay of a node's machine. Each change is of another kind or place; `by` is the actor whose decision
+ * differs.
  */
 import { machinesOf } from '../../src/kernel/steps.ts';
 import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
@@ -18,7 +19,7 @@ const SHOP = /^shop$/;
 
 const change = (name: string, by: RegExp, ...edits: readonly Edit[]): ShopChange => ({ name, by, edits });
 
-/** Replaces one piece. */
+/** Replaces one part. */
 const edit = (from: string, to: string): Edit => [from, to];
 
 export const SHOP_CHANGES: readonly ShopChange[] = [
@@ -159,7 +160,7 @@ export const SHOP_CHANGES: readonly ShopChange[] = [
   ),
 ];
 
-/** One guard turned round, or one delay 5 s longer, of a machine that starts or runs the golden node. */
+/** One inverted guard, or one delay that is 5 s longer, of a machine that starts or runs the golden node. */
 export interface NodeChange {
   readonly machine: string;
   readonly guard?: string;
@@ -195,7 +196,7 @@ export const NODE_CHANGES: readonly NodeChange[] = [
   { machine: 'image', delay: 'idle', by: IMAGE },
 ];
 
-/** Whether messages, states and memories stay what they were, too. */
+/** Whether messages, states and contexts stay the same, too. */
 export interface Refactoring {
   readonly name: string;
   readonly isExact: boolean;
@@ -272,7 +273,7 @@ export const REFACTORINGS: readonly Refactoring[] = [
   ),
 ];
 
-/** Machines are shared by all tests of a file: what is changed is put back. */
+/** All tests of a file share the machines: the change is undone. */
 export function withNodeChange<T>({ machine, guard, delay }: Omit<NodeChange, 'by'>, run: () => T): T {
   const { guards, delays } = machinesOf(kubeletMachine as AnyStateMachine).get(machine)!.implementations;
   const table = (guard === undefined ? delays : guards) as Record<string, unknown>;

@@ -1,4 +1,4 @@
-/** The hash of a machine covers what its functions call in other files, and no other machine. */
+/** The hash of a machine covers the functions that it calls in other files, and no other machine. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ afterAll(() => {
   for (const copy of copies) rmSync(copy, { recursive: true });
 });
 
-/** Ids of the machines whose hashes differ where one file of `src/machines` has another text. */
+/** The ids of the machines whose hashes change when one file of `src/machines` changes. */
 async function changedBy(file: string, edit: (text: string) => string): Promise<string[]> {
   const copy = mkdtempSync(join(tmpdir(), 'statelet-hashes-'));
   copies.push(copy);

@@ -1,4 +1,7 @@
-/** A small system with everything the kernel must journal: children, operations, timers, chance, crashes, streams. */
+/**
+ * A small system with everything that the kernel must record: children, operations, timers, random numbers, crashes,
+ * streams.
+ */
 import { expect } from 'vitest';
 import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
 import { Decoder } from '../../src/kernel/journal/decoder.ts';
@@ -178,7 +181,7 @@ export const header = (seed = 7): KernelOptions['header'] => ({
   input: {},
 });
 
-/** Keeps records in memory, as they are read back from the lines of a journal; durable at once. */
+/** Keeps records in memory as they are read back from the lines of a journal; durable at once. */
 export class MemorySink implements JournalSink {
   readonly records: KernelRecord[] = [];
   wantsCheckpoint = false;
@@ -192,7 +195,7 @@ export class MemorySink implements JournalSink {
   append(record: KernelRecord): void {
     const [text, line] = [JSON.stringify(record), this.encoder.encode(record)];
     const read = JSON.stringify(this.decoder.decode(JSON.parse(line), Buffer.byteLength(line), false));
-    // A value that was changed after it was recorded is read as it was.
+    // A value that was changed after its record is read as it was.
     if (read !== text) throw new Error(`the journal gives back ${read} where ${text} was recorded, as ${line}`);
     this.records.push(JSON.parse(text) as KernelRecord);
   }
@@ -206,7 +209,7 @@ export class MemorySink implements JournalSink {
   }
 }
 
-/** A world moved by hand: requests wait until the test answers them. */
+/** A world controlled by the test: requests wait until the test answers them. */
 export class HandWorld implements Performer {
   readonly open = new Map<
     number,
@@ -228,7 +231,7 @@ export class HandWorld implements Performer {
   }
 }
 
-/** Time moved by hand. */
+/** A clock controlled by the test. */
 export class HandTime {
   ms = 1_000_000;
   private armed: { due: number; fire: () => void }[] = [];

@@ -1,4 +1,4 @@
-/** What is called unhandled, XState answers with the same snapshot, and asks nobody to act. */
+/** For a step that the kernel reports as unhandled, XState returns the same snapshot, without actions. */
 import { describe, expect, it, vi } from 'vitest';
 import { type AnyMachineSnapshot, createActor, createMachine } from 'xstate';
 import { unhandledBy } from '../../src/kernel/atomic.ts';

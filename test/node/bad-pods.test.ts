@@ -1,6 +1,7 @@
 /**
- * Pods that ask for too much, or for what would open the node (bad inputs 29 to 33, CVE-2019-11245, CVE-2023-2431), and
- * pods of nobody (36), on real runtimes: each is refused or contained, its neighbours live, and the journal replays.
+ * Pods that request too much, or access to the node (bad inputs 29 to 33, CVE-2019-11245, CVE-2023-2431), and pods
+ * without a manifest (36), on real runtimes: each is rejected or contained, its neighbours run, and the journal
+ * replays.
  */
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +13,7 @@ import { requirement } from '../support/require.ts';
 
 const CALL = { timeoutMs: patient(20_000) };
 const TIMEOUT_MS = patient(240_000);
-/** Two rounds of housekeeping, in which nothing may happen to what is of others. */
+/** Two rounds of housekeeping, in which foreign pods must stay unchanged. */
 const WHILE_MS = 5_000;
 const MEGABYTE = 1_048_576;
 const TEN_YEARS = 315_360_000;
@@ -64,7 +65,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     const args = Array.from({ length: 11 }, (_, at) => String(at).repeat(100_000));
     write('wordy', 'true', { args }, { restartPolicy: 'Never' });
     write('wordier', 'true', { args: ['x'.repeat(MEGABYTE)] }, { restartPolicy: 'Never' });
-    // The status of such a pod is more than the page of an actor shows: its log line tells.
+    // The status of such a pod exceeds the page of an actor, so this uses its log line.
     const isOver = (pod: string) => new RegExp(`Pod status.*default/${pod}-node1.*(Failed|Succeeded)`).test(node.log);
     await eventually('both are over', () => isOver('wordy') && isOver('wordier'));
     const [instance] = await node.instances('wordier');
@@ -149,7 +150,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     },
   );
 
-  /** What lies in the runtime and no manifest names. */
+  /** Pods in the runtime that no manifest names. */
   const make = async (name: string, labels: Readonly<Record<string, string>>): Promise<string> => {
     const metadata = { name, uid: labels['io.kubernetes.pod.uid'] ?? name, namespace: 'default', attempt: 0 };
     const options = { network: 'NODE', pid: 'CONTAINER', ipc: 'NODE' } as const;

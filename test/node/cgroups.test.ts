@@ -1,6 +1,6 @@
 /**
- * What the kernel holds a node's pods to: the files of cgroup v1 under a real containerd, compared with those that the
- * Go kubelet was recorded to have made for the same pods.
+ * The kernel's limits for a node's pods: the files of cgroup v1 with a real containerd, compared with the recorded
+ * files of the Go kubelet for the same pods.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ const containerd = runtimes.find(({ name }) => name === 'containerd')!;
 const missing = containerd.unavailable ?? cgroupV1Available();
 const { skip } = requirement('containerd', missing);
 
-/** The files that were recorded and that an agent decides about; the controller that has each. */
+/** The recorded files that an agent decides about, with the controller of each. */
 const FILES: Readonly<Record<string, string>> = {
   'cpu.shares': 'cpu',
   'cpu.cfs_period_us': 'cpu',
@@ -30,7 +30,7 @@ const FILES: Readonly<Record<string, string>> = {
 
 type Values = Readonly<Record<string, string>>;
 
-/** Of a recorded pod `p`, by container (empty: the pod's own group). */
+/** The files of a recorded pod `p`, by container (empty: the pod's own group). */
 function recorded(name: string): Readonly<Record<string, Values>> {
   const { cgroups } = JSON.parse(readFileSync(join(GOLDEN, name, 'extra.json'), 'utf8'));
   const groups = Object.entries(cgroups[0] as Record<string, Values>);
@@ -67,7 +67,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     removeCgroupRoot(node.cgroupRoot);
   });
 
-  /** The group of a pod that an agent which is gone has left, with something that runs in it. */
+  /** The group of a pod of an earlier agent, with a process in it. */
   function leave(path: string): ReturnType<typeof spawn> {
     const process = spawn('sleep', ['600'], { stdio: 'ignore' });
     for (const controller of ['cpu', 'memory', 'pids']) {
@@ -100,7 +100,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     return { uid, ids, group: `${kubepods}/burstable/pod${uid}` };
   }
 
-  it('hold all pods to what the node has, as nobody enforces more', async () => {
+  it('limit all pods to the capacity of the node by default', async () => {
     await eventually('they are held', () => Number(cgroupValue('pids', kubepods, 'pids.max')) > 0 || null);
     expect(valuesOf(kubepods)).toMatchObject({
       'cpu.shares': String(cpus().length * 1024),
@@ -129,7 +129,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
 
   it('give the level of burstable pods the shares of all of them, and take them back', async () => {
     const shares = () => cgroupValue('cpu', `${kubepods}/burstable`, 'cpu.shares');
-    // 150m and 1m of qos-burstable, 200m of pod-level-resources.
+    // 150m and 1m of qos-burstable, and 200m of pod-level-resources.
     await eventually('the sum', () => shares() === String(Math.floor((351 * 1024) / 1000)));
     node.remove('pod-level-resources.json');
     await node.gone('pod-level-resources');

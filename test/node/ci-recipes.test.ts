@@ -1,4 +1,7 @@
-/** The recipes of `docs/ci.md` that record, hold a start against expectations, and simulate, run as they stand there. */
+/**
+ * The recipes of `docs/ci.md` that record a start, compare it with expectations, and simulate, run as they are on the
+ * page.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,7 +39,7 @@ it('records a start of two pods, which replays and is what the expectations say'
   expect(existsSync(join(work, 'recorded/two-pods/owner.json'))).toBe(false);
   expect(bash('npx statelet replay recorded --strict').status).toBe(0);
 
-  // How long a start may take depends on the machine.
+  // The duration of a start depends on the machine.
   writeFileSync(join(work, 'start.yaml'), blockWith('yaml', 'never:').replaceAll(/: \d+(?:ms|s)\b/g, ': 200s'));
   const expected = bash(blockWith('sh', 'statelet expect'));
   expect(expected, expected.output).toMatchObject({ status: 0 });

@@ -59,7 +59,7 @@ describe('a node of a cluster', () => {
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     const after = writes().slice(before);
     const others = after.filter(({ path }) => !path.includes('/leases') && !path.includes('/events'));
-    // As the kubelet's: slices of resource drivers that have not registered yet go.
+    // Like the kubelet, it deletes the slices of resource drivers that have not registered yet.
     expect(others.map(({ method, path }) => `${method} ${path.split('?')[0]}`).toSorted()).toEqual([
       'DELETE /apis/resource.k8s.io/v1/resourceslices',
       'POST /api/v1/nodes',
@@ -87,7 +87,7 @@ describe('a node of a cluster', () => {
     await start();
     await untilReady();
     await eventually('nothing', () => (amounts().join() === '0,0' ? true : undefined));
-    // The watch may show the node this change in place of its own, and the node then reverts it once.
+    // The watch may deliver this change before the node's own, and the node then reverts it once.
     await eventually('the amounts of another client', async () => {
       await rest.patch('/api/v1/nodes/node1/status', 'application/merge-patch+json', { status: dongles('2') });
       await new Promise((resolve) => setTimeout(resolve, 1_000));

@@ -1,4 +1,4 @@
-/** Pods that an API server gives to a daemon, as a user of the cluster sees them. */
+/** Pods of an API server on a daemon, as a user of the cluster sees them. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -67,14 +67,14 @@ const eventsOfPods = () =>
     .map((event) => [event.metadata.name, event['reason'], event['count']]);
 const replays = () => expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 
-/** Ends at once when it is told to. */
+/** Ends at once on the stop signal. */
 const WAIT = "trap 'exit 0' TERM; sleep 3600 & wait";
 const RECORDED = join(import.meta.dirname, '../golden/pods/cases/plain');
 
 // oxlint-disable-next-line typescript/no-explicit-any -- a recording
 type Recorded = any;
 
-/** What of a last status does not depend on names, times and addresses. */
+/** The part of a last status that does not depend on names, times and addresses. */
 const gistOf = ({ phase, conditions, containerStatuses }: Recorded) => ({
   phase,
   conditions: conditions.map(({ type, status, reason }: Recorded) => [type, status, reason]),
@@ -138,7 +138,7 @@ function cases(): void {
       expect(written).not.toMatch(/canary-|Y2FuYXJ5L/);
     });
 
-    it('outlives a restart of the agent, of which the API server hears nothing', async () => {
+    it('survives a restart of the agent, without a write to the API server', async () => {
       await boot();
       createPod('web', { automountServiceAccountToken: false });
       await eventually('Running', isRunning('web'));
@@ -178,7 +178,7 @@ function cases(): void {
   });
 
   describe('a static pod', () => {
-    it('has a mirror pod, which somebody deletes in vain', async () => {
+    it('has a mirror pod, which is created again after its deletion', async () => {
       await boot();
       node.write('web.yaml', {
         apiVersion: 'v1',

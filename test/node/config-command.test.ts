@@ -1,4 +1,4 @@
-/** `statelet config print` and `statelet run --validate` as a person calls them. */
+/** `statelet config print` and `statelet run --validate` as processes. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

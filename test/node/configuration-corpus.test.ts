@@ -1,7 +1,7 @@
 /**
- * The daemon itself against what a real kubelet did: a sample of the recorded command lines and configuration files with
- * which a kubelet ended by itself, each run as a process. Exit status, stderr without klog's headers, and stdout are
- * the kubelet's. All 835 cases are held against the pure pipeline in `test/machines/configuration`.
+ * The daemon compared with a real kubelet: a sample of the recorded command lines and configuration files with which a
+ * kubelet ended by itself, each run as a process. Exit status, stderr without klog's headers, and stdout are the
+ * kubelet's. `test/machines/configuration` compares all 835 cases with the pure pipeline.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { type Case, readCases, withCase } from '../machines/configuration/corpus
 import { patient } from '../support/patience.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
-/** Of the ordinary refusals, every so many-th: with those that are always taken about 40 processes of 0.4 s. */
+/** Of the ordinary errors, one of this many: together with the unusual ones about 40 processes of 0.4 s. */
 const STRIDE = 12;
 const KLOG_HEADER = /^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
 const PANIC_STATUS = 2;
@@ -25,7 +25,7 @@ const endsByConfiguration = ({ name, expect: { exit, stderr, unstable } }: Case)
   !Object.hasOwn(EXCUSED, name) &&
   !ENDS_ELSEWHERE.some(([, pattern]) => pattern.test(stderr.join('\n')));
 
-/** Panics, errors of several lines, several entries, and what ends well: each has a way of its own through the log. */
+/** Panics, errors of several lines, several entries, and successes: each is logged in another way. */
 const isUnusual = ({ expect: { exit, stderr } }: Case): boolean =>
   exit === PANIC_STATUS || exit === 0 || stderr.some((line) => line.startsWith('\t'));
 
@@ -42,14 +42,14 @@ function runDaemon({ argv }: Case, directory: string) {
 
 const lines = (text: string): string[] => (text === '' ? [] : text.replace(/\n$/, '').split('\n'));
 
-/** As the corpus keeps it: without lines of information, without headers, repeated neighbours once. */
+/** As in the corpus: without lines of information, without headers, consecutive equal lines once. */
 function salient(stderr: string): string[] {
   const kept = lines(stderr).filter((line) => KLOG_HEADER.exec(line)?.[1] !== 'I');
   const bare = kept.map((line) => line.replace(KLOG_HEADER, ''));
   return bare.filter((line, index) => line !== bare[index - 1]);
 }
 
-/** After upstream's line comes what to do instead of a flag that is gone. */
+/** After upstream's line, this product names the replacement of a removed flag. */
 function wantedOf({ argv, expect: { exit, stderr, stdout } }: Case) {
   const line = parseCommandLine(argv, { version: 'v1.36.2', raw: '' });
   const hint = line.kind === 'error' && line.hint !== null ? [line.hint] : [];

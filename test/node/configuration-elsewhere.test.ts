@@ -1,9 +1,10 @@
 /**
- * The daemon itself on the command lines and files with which a real kubelet ended for a reason that its configuration
- * alone does not hold: clients, certificates, the runtime's endpoint, control groups, CPUs, ports. Each is run as a
- * process on a real containerd; exit status and the kubelet's sentences must come, in their order.
+ * The daemon with the command lines and files with which a real kubelet ended for reasons outside of its configuration:
+ * clients, certificates, the runtime's endpoint, control groups, CPUs, ports. Each is run as a process on a real
+ * containerd; exit status and the kubelet's lines must appear, in order.
  *
- * What is not equal is named in `NOT_EQUAL` with the reason, and must differ; so the list can only shrink.
+ * `NOT_EQUAL` names the cases that are not equal with their reasons; they must differ, so that the list can only become
+ * shorter.
  */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
@@ -20,11 +21,11 @@ import { requirement } from '../support/require.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 const KLOG_HEADER = /^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
-/** Said by Go's gRPC library, not by the kubelet. */
+/** Lines of Go's gRPC library, not of the kubelet. */
 const LIBRARY = /^\[core\]/;
 /** A case that does not end is not equal; the slowest waits for a runtime that does not answer. */
 const CASE_TIMEOUT_MS = patient(90_000);
-/** Cases of the whole corpus, and how many of them the pure pipeline decides and no later part refuses. */
+/** The cases of the whole corpus, and the number of them that the pure pipeline decides and no later part refuses. */
 const CORPUS = 835;
 const PURE = 779;
 
@@ -38,7 +39,7 @@ interface Ended {
   readonly output: readonly string[];
 }
 
-/** Runs a case to its end, or for as long as it may take. Its root directory is a mount by then. */
+/** Runs a case to its end, or until its time limit. Its root directory is a mount by then. */
 async function run({ argv }: Case, directory: string): Promise<Ended> {
   const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
   const child = spawn(process.execPath, [STATELET, 'run', ...own, ...argv], { cwd: directory });
@@ -51,14 +52,14 @@ async function run({ argv }: Case, directory: string): Promise<Ended> {
   return { exit, output: output.split('\n').map((line) => normal(line.replace(KLOG_HEADER, ''))) };
 }
 
-/** The kubelet names hierarchies in the order of a Go map. */
+/** The kubelet names hierarchies in the random order of a Go map. */
 function normal(line: string): string {
   return line.replace(/(has some missing paths: )([^"]+)/, (_, words: string, paths: string) => {
     return words + paths.split(', ').toSorted().join(', ');
   });
 }
 
-/** The first of the kubelet's lines that did not come after the ones before it; `null` when all did. */
+/** The first of the kubelet's lines that does not follow the previous ones; `null` if all do. */
 function firstMissing(wanted: readonly string[], output: readonly string[]): string | null {
   let at = 0;
   for (const line of wanted.filter((each) => !LIBRARY.test(each)).map(normal)) {

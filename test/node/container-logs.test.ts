@@ -1,4 +1,4 @@
-/** Logs of real containers: rotated while they write, found by their links, and gone with their pods. */
+/** Logs of real containers: rotated during writes, found by their links, and removed with their pods. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import { requirement } from '../support/require.ts';
 const CONFIGURATION = `containerLogMaxSize: 10Ki
 containerLogMaxFiles: 3
 containerLogMonitorInterval: 3s`;
-/** Two hundred bytes a line with what the runtime adds; numbered, so that a gap shows. */
+/** Each line has two hundred bytes with the runtime's part, and a number that shows gaps. */
 const WRITER =
   "trap 'exit 0' TERM; n=0; while :; do n=$((n+1)); printf '%0160d\\n' $n; [ $((n % 10)) = 0 ] && sleep 0.1; done";
 
@@ -46,7 +46,7 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     const names = () => readdirSync(folderOf('writer')).sort();
     await eventually('a compressed part', () => names().some((each) => each.endsWith('.gz')));
     const isAside = (each: string) => /^0\.log\.\d{8}-\d{6}$/.test(each);
-    // Between the move and the new file there is no log.
+    // Between the rename and the new file there is no log.
     const text = await eventually('one aside and one that is written', () => {
       const [aside, ...more] = names().filter(isAside);
       if (aside === undefined || more.length > 0) return null;

@@ -1,6 +1,6 @@
 /**
- * CPUs of single containers under a real containerd, as the kernel has them in `cpuset.cpus` of cgroup v1: those of a
- * guaranteed container are its own, and all others leave them when it begins and have them back when it has ended.
+ * CPUs of single containers with a real containerd, in `cpuset.cpus` of cgroup v1: those of a guaranteed container are
+ * exclusive; all other containers lose them when it starts and get them back when it has ended.
  */
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -16,7 +16,7 @@ const containerd = runtimes.find(({ name }) => name === 'containerd')!;
 const fewCpus = cpus().length < 2 ? 'the machine has one CPU only' : null;
 const { skip } = requirement('containerd', containerd.unavailable ?? cgroupV1Available() ?? fewCpus);
 
-/** CPU 0 is the system's; the first one that is free is the next. */
+/** CPU 0 is reserved for the system; the next one is the first free one. */
 const CONFIGURATION = `cpuManagerPolicy: static
 reservedSystemCPUs: "0"
 topologyManagerPolicy: single-numa-node

@@ -1,8 +1,8 @@
 /**
- * The agent is killed, again and again, at random moments: no container may notice, every next agent must find
- * everything as it was, and each journal that a kill left behind must verify and replay.
+ * The agent is killed again and again at random moments: no container may be affected, every next agent must find
+ * everything unchanged, and each journal of a killed agent must verify and replay.
  *
- * STATELET_KILLS (default 12, CI 40, a full run is 200) says how often.
+ * STATELET_KILLS (default 12, CI 40, a full run is 200) is the number of kills.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,15 +12,15 @@ import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const KILLS = Number(process.env['STATELET_KILLS'] ?? 12);
-/** The time after healthz in which a running agent is killed. */
+/** The time after healthz within which a running agent is killed. */
 const RUNNING_MS = 1_500;
-/** The time in which a booting agent is killed, of that which the last boot took: up to healthz and a little more. */
+/** The time within which a starting agent is killed, relative to the last start: until healthz and a little longer. */
 const BOOT_SHARE = 1.1;
-/** A boot with all that a busy machine adds, and the two commands that read its journal. */
+/** For a start on a busy machine, and the two commands that read its journal. */
 const PER_KILL_MS = patient(60_000);
 const TIMEOUT_MS = patient(480_000);
 const PODS = ['steady-1', 'steady-2', 'steady-3'];
-/** After so many kills what they left behind is read: all of it is verified and replayed, in one process each. */
+/** After this number of kills the journals are verified and replayed, in one process each. */
 const READ_EVERY = 4;
 
 for (const choice of runtimes) {
@@ -32,7 +32,7 @@ for (const choice of runtimes) {
       await node.start();
     });
     afterAll(() => node.close());
-    // The embedded runtime dies with the agent and has more to lose; containerd's rounds cost more.
+    // The embedded runtime ends with the agent and can lose more; rounds with containerd take longer.
     const kills = runtimes.indexOf(choice) === 0 ? KILLS : Math.ceil(KILLS / 4);
     it(`${kills} times, touches no container`, () => killOften(node, kills), kills * PER_KILL_MS);
     it('while pods come and go, leaves exactly the wanted ones', () => killWhileChanging(node), TIMEOUT_MS);
@@ -73,7 +73,7 @@ async function killWhileRunning(node: ObservedNode): Promise<string> {
 async function killWhileBooting(node: ObservedNode, bootMs: number): Promise<string> {
   await node.stop('SIGKILL');
   const booting = node.start().catch(() => 'killed');
-  // A busy machine takes its time to start a process: one that is not there yet would not be killed.
+  // A busy machine starts processes slowly: a process that does not exist yet would not be killed.
   await eventually('the process is there', () => node.isRunning);
   const delayMs = Math.random() * BOOT_SHARE * bootMs;
   await sleep(delayMs);
@@ -82,7 +82,7 @@ async function killWhileBooting(node: ObservedNode, bootMs: number): Promise<str
   return `${Math.round(delayMs)} ms after exec`;
 }
 
-/** Kills within the steps of a pod's start and end, where an outcome is not yet known. */
+/** Kills during the steps of a pod's start and end, when an outcome is unknown. */
 async function killWhileChanging(node: ObservedNode): Promise<void> {
   const earlier = new Set(node.incarnations());
   const names = Array.from({ length: 8 }, (_, i) => `changing-${i}`);
@@ -96,11 +96,11 @@ async function killWhileChanging(node: ObservedNode): Promise<void> {
   const wanted = names.filter((_, i) => i % 2 === 1);
   for (const name of wanted) {
     await node.untilPhase(name, 'Running');
-    // A start that died with its agent's call has failed for the runtime: it is tried again after a back-off.
+    // A start that ended with its agent's call has failed for the runtime: it is retried after a back-off.
     const running = async () => (await node.instances(name)).filter(({ state }) => state === 'CONTAINER_RUNNING');
     await eventually(`${name} runs`, async () => (await running()).length > 0);
     expect(await running(), `${name} runs once`).toHaveLength(1);
-    // A sandbox whose making died with its agent's call may stay until it is collected (containerd 2).
+    // A sandbox whose creation ended with its agent's call may stay until it is collected (containerd 2).
     expect(await node.readySandboxes(name)).toBe(1);
   }
   for (const name of names.filter((_, i) => i % 2 === 0)) await node.gone(name);
@@ -121,11 +121,11 @@ async function killInBackOff(node: ObservedNode): Promise<void> {
     });
   expect(await backingOff()).toMatchObject({ restartCount: 1, seconds: 10 });
   const exited = (await node.instances('loop')).at(-1)!;
-  // Longer than the soft state of the node gathers changes before it writes them.
+  // Longer than the node waits before it writes changes of its soft state.
   await sleep(2_000);
   await node.stop('SIGKILL');
   await node.start();
-  // An agent that is back too late for this back-off begins the next one, which is twice as long.
+  // An agent that starts too late for this back-off begins the next one, which is twice as long.
   const { restartCount, seconds, lastState } = await backingOff();
   expect(seconds, `after ${restartCount} restarts`).toBe(10 * 2 ** (restartCount - 1));
   expect(lastState).toMatchObject({ terminated: { exitCode: 6 } });

@@ -1,4 +1,4 @@
-/** A node that cannot register its credential provider plugins ends with the words of the recorded kubelet. */
+/** A node that cannot register its credential provider plugins ends with the text of the recorded kubelet. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,6 +1,6 @@
 /**
  * Volumes of a CSI driver in a real pod of a cluster: attached, staged and published by real calls and real mounts,
- * over a crash of the agent, and gone without a trace. The test plays the controller that attaches.
+ * across a crash of the agent, and removed completely. The test acts as the controller that attaches.
  */
 import {
   type Dirent,
@@ -28,10 +28,10 @@ import { requirement } from '../support/require.ts';
 const DRIVER = 'csi.example.test';
 const UNIQUE = `kubernetes.io/csi/${DRIVER}^handle-1`;
 const CANARY = 'canary-91c40c7e-do-not-write-me';
-/** Two daemons, one after the other, on a machine that does other things as well. */
+/** For two daemons, one after the other, on a busy machine. */
 const LIMITS = { timeout: patient(240_000) };
 const WAIT_MS = 60_000;
-/** Longer than everything together that is waited for at the end of a test. */
+/** Longer than all waits at the end of a test together. */
 const LEAVING_MS = 300_000;
 const until: typeof eventually = (what, look) => eventually(what, look, WAIT_MS);
 const STORAGE = 'storage.k8s.io/v1';
@@ -77,7 +77,7 @@ function createClaim(csi: object = {}, status: object = {}, volumeMode = 'Filesy
   });
 }
 
-/** `container`: instead of a mount at `/data`. */
+/** `container`: replaces the mount at `/data`. */
 const createPod = (name: string, volume: object, container: object = {}) =>
   server.create({
     apiVersion: 'v1',
@@ -111,7 +111,7 @@ const gone = async (name: string) => {
   await until(`${name} is gone`, () => pod(name) === undefined);
 };
 const methods = () => driver.calls.map(({ method }) => method);
-/** No pod waits for that. */
+/** No pod waits for this. */
 const unstaged = () => until('it is unstaged', () => methods().includes('NodeUnstageVolume'));
 const inUse = () => get('v1', 'nodes', 'node1')?.status?.volumesInUse ?? [];
 const messages = () => server.store.list('v1', 'events', 'default').map(({ message }) => String(message));
@@ -121,7 +121,7 @@ const target = (name: string, spec: string) =>
 const isSame = (incarnation: string[] = []) =>
   expect(node.statelet('replay', node.journal, ...incarnation)).toMatchObject({ code: 0 });
 
-/** As the controller of the cluster does when the Node says that it uses the volume. */
+/** Attaches as the cluster's controller does when the Node reports that it uses the volume. */
 function attach(): void {
   const name = attachmentName({ driver: DRIVER, handle: 'handle-1' }, 'node1');
   const spec = { attacher: DRIVER, nodeName: 'node1', source: { persistentVolumeName: 'pv1' } };
@@ -144,7 +144,7 @@ function written(): string {
   return files.map((path) => readFileSync(path, 'latin1')).join('\n');
 }
 
-/** Takes away what a test has left, and only that: by then the next one may have begun. */
+/** Removes the leftovers of one test only, because the next one may have begun. */
 async function leave(ownNode: TestNode, ownServer: ApiServer, ownDriver: CsiDriver): Promise<void> {
   ownDriver.fault = () => undefined;
   if (!ownNode.isRunning) await ownNode.start();

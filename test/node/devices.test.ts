@@ -1,4 +1,4 @@
-/** Devices of a plugin on a node that runs alone: registered, given to static pods, and theirs over a restart. */
+/** Devices of a plugin on a standalone node: registered, given to static pods, and kept across a restart. */
 import { readFileSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
@@ -56,7 +56,7 @@ describe.each(runtimes)('on $name', (choice) => {
     const checkpoint = () => JSON.parse(readFileSync(inFolder('kubelet_internal_checkpoint'), 'utf8')).Data;
 
     async function connect(name: string): Promise<void> {
-      // That of a node that was killed is still there, and the next one empties the folder before it listens.
+      // The socket of a killed node still exists, and the next node empties the folder before it listens.
       await eventually('somebody takes registrations', () => isListening(inFolder('kubelet.sock')));
       plugin = await FakeDevicePlugin.start(inFolder(name), BEHAVIOUR);
       await eventually('the plugin is registered', async () => {
@@ -66,7 +66,7 @@ describe.each(runtimes)('on $name', (choice) => {
       await eventually('its devices are known', () => checkpoint().RegisteredDevices[GPU]?.length === 2);
     }
 
-    /** Runs only where its devices are as the plugin said. */
+    /** A pod that runs only if its devices are those in the plugin's response. */
     function write(name: string, count: number, gpus: string): void {
       const places = isEmbedded ? 'true' : '[ -c /dev/gpu0 ] && [ -e /gpu-driver/passwd ]';
       const script = `[ "$GPUS" = ${gpus} ] && ${places} || exit 9; trap 'exit 0' TERM; sleep 3600 & wait`;

@@ -1,4 +1,4 @@
-/** A container that is added to a pod that runs, by `kubectl debug` or its like, through an API server. */
+/** A container that is added to a running pod, as by `kubectl debug`, through an API server. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

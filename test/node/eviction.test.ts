@@ -1,4 +1,4 @@
-/** A node of a cluster that is short of something: who goes, and what the cluster sees of it. */
+/** A node of a cluster with a resource shortage: which pods are evicted, and what the cluster shows. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
@@ -10,7 +10,7 @@ import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
-/** The watches look every 10 s. */
+/** The watches measure every 10 s. */
 const PATIENTLY_MS = 120_000;
 vi.setConfig({ testTimeout: patient(4 * PATIENTLY_MS) });
 let server: ApiServer | undefined;
@@ -51,7 +51,7 @@ const eventsOf = (name: string) =>
     .list('v1', 'events', 'default')
     .filter((event) => (event['involvedObject'] as { name: string }).name === name);
 
-it('a pod whose emptyDir outgrows its limit is evicted, and the cluster hears why', async () => {
+it('a pod whose emptyDir exceeds its limit is evicted, and the cluster gets the reason', async () => {
   await boot();
   const containers = [{ ...app, volumeMounts: [{ name: 'd', mountPath: '/d' }] }];
   createPod('filler', { containers, volumes: [{ name: 'd', emptyDir: { sizeLimit: '1Mi' } }] });
@@ -102,7 +102,7 @@ evictionSoftGracePeriod:
 });
 
 it.skipIf(requirement('containerd', containerdAvailable()).skip)(
-  'a node that is short of disk clears away the images that nobody uses, but for the one of sandboxes',
+  'a node that is short of disk removes unused images, except that of sandboxes',
   async () => {
     const containerd = await startContainerd();
     onTestFinished(() => containerd.close());
@@ -119,7 +119,7 @@ imageMinimumGCAge: 1s
       (await containerd.ctr('images', 'ls', '-q')).split('\n').filter((name) => name.startsWith('localhost/'));
     await node.start();
     await eventually('clearing', async () => !(await images()).includes(BUSYBOX_IMAGE), PATIENTLY_MS);
-    // This containerd does not pin the image of its sandboxes, and there is no registry to have it from again.
+    // This containerd does not pin the image of its sandboxes, and there is no registry to pull it from.
     expect(await images()).toEqual([PAUSE_IMAGE]);
   },
 );

@@ -1,5 +1,5 @@
 /**
- * Faults 1, 2 and 4: the agent or the runtime dies in the middle of a call, and calls fail, come late, come twice or lose
+ * Faults 1, 2 and 4: the agent or the runtime ends during a call, and calls fail, arrive late, arrive twice or lose
  * their answer. Each ends with the promises of a node, and with a journal that verifies and replays.
  */
 import { existsSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,17 +14,17 @@ import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
 import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-/** Calls by which a pod comes and goes. */
+/** The calls for the start and the end of a pod. */
 const COMING = ['RunPodSandbox', 'CreateContainer', 'StartContainer'];
 const GOING = ['StopContainer', 'StopPodSandbox', 'RemovePodSandbox'];
-/** A call that comes late comes after others have given up waiting for events. */
+/** A late call arrives after others have stopped waiting for events. */
 const LATE_MS = 1_500;
-/** Whether a runtime is back sooner or later makes no difference to which call it died in. */
+/** The time until the runtime is back does not affect which call it ended in. */
 const AWAY_MS = [0, 3_000];
 const MINUTE_MS = 60_000;
-/** Of agents, each in the middle of a start of one container. */
+/** The number of agents that end, each during the start of one container. */
 const DEATHS = 3;
-/** Some seconds; a busy machine may take many times that. */
+/** It takes some seconds; a busy machine may need many times that. */
 const TIMEOUT_MS = patient(480_000);
 
 const pass: Interference = (_call, forward) => forward();
@@ -43,7 +43,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
   });
   const write = (name: string) => node.write(`${name}.json`, shellPod(name, node.image, SLEEP));
 
-  /** Runs `fault` in the first call of that name about that pod; resolves when it was called. */
+  /** Causes `fault` in the first call with this name for this pod; resolves when the call was made. */
   function inCall(method: string, pod: string, fault: Interference): Promise<RecordedCall> {
     return new Promise((resolve) => {
       node.proxy.interfere = (call, forward) => {
@@ -55,7 +55,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     });
   }
 
-  /** Lets a pod come or go, hurts it in the call of that name, mends what was hurt, and holds the node to its promises. */
+  /** Starts or ends a pod, causes a fault in the call with this name, repairs it, and checks the node's promises. */
   async function through(method: string, name: string, fault: Interference, mend: () => Promise<void>) {
     const before = await node.instances(BYSTANDER);
     if (GOING.includes(method)) {
@@ -146,7 +146,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
       const held: Interference = (_call, forward) => (starts.hold(), forward());
       let called = inCall('StartContainer', name, held);
       write(name);
-      // A runtime that hears too late that its client died goes through with the start.
+      // If the runtime notices too late that its client is gone, it completes the start.
       const goesThrough = () => node.untilReady(name).then(() => true);
       let deaths = 0;
       let wentThrough = false;
@@ -174,7 +174,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
   it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
 
-/** Holds the runtime in the middle of each start of a process: what starts it waits for as long as a file is there. */
+/** Stops the runtime during each start of a process: its runc waits while a file exists. */
 function heldStarts(directory: string) {
   const [program, held, door] = ['bin/runc', 'held', 'door'].map((name) => join(directory, name)) as [
     string,
@@ -225,7 +225,7 @@ describe.skipIf(skip)('fault 4: a call that fails, is late, loses its answer or 
   it('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
 
-/** Each pod meets its fault once, in the first call of its method. */
+/** Each pod has its fault once, in the first call of its method. */
 function once(
   node: FaultyNode,
   plan: ReadonlyMap<string, { readonly method: string; readonly kind: Kind }>,

@@ -1,6 +1,6 @@
 /**
- * Faults 3 and 5: a runtime that stands still, and an event stream that drops, doubles, reorders and breaks just when
- * many containers die together.
+ * Faults 3 and 5: a frozen runtime, and an event stream that drops, doubles, reorders and breaks while many containers
+ * die together.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -11,23 +11,23 @@ import { FaultyNode } from '../support/faulty-node.ts';
 import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-/** A hundred containers, which die together. */
+/** A hundred containers that die together. */
 const byNumber = (a: number, b: number): number => a - b;
 const [PODS, CONTAINERS_PER_POD] = [20, 5];
-/** Come together, so that their coming is no fault of its own. */
+/** So few pods start at a time that their start causes no further fault. */
 const PODS_AT_ONCE = 4;
 const MANY_PODS = Array.from({ length: PODS }, (_, at) => `one-of-many-${at}`);
-/** A second after their second death, so that nobody waits for ever longer back-offs. */
+/** The maximum restart period is a second, so that back-offs stay short after the second death. */
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;
 const FROZEN_MS = patient(10_000);
-/** Shorter than the freeze, so that calls meet their deadline. */
+/** Shorter than the freeze, so that calls reach their deadline. */
 const REQUEST_TIMEOUT_SECONDS = patient(2);
-/** Calls that may wait for a frozen runtime: the list, the status, and some for each of the few pods. */
+/** The calls that may wait for a frozen runtime: the list, the status, and some for each of the few pods. */
 const UNANSWERED_MAX = 25;
-/** An event that comes after the one that follows it. */
+/** An event arrives this much after the one that follows it. */
 const HELD_MS = 400;
-/** Some seconds; a busy machine may take many times that. */
+/** It takes some seconds; a busy machine may need many times that. */
 const TIMEOUT_MS = patient(480_000);
 
 const pass: StreamInterference = (_method, message, send) => send(message);

@@ -1,6 +1,6 @@
 /**
- * Fault 14: file systems that never answer, where pods have brought them. Each costs the pods that use it; others start,
- * run, are measured and stop as ever.
+ * Fault 14: file systems in pods that never answer. Each affects the pods that use it; others start, run, are measured
+ * and stop as usual.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,11 +13,13 @@ import { HungMount, hungMountsAvailable } from '../support/hung-mount.ts';
 import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-/** Some seconds; a busy machine may take many times that. */
+/** It takes some seconds; a busy machine may need many times that. */
 const TIMEOUT_MS = patient(480_000);
-/** More than the threads that a process has without asking for more. */
+/** More than the threads of a process by default. */
 const HUNG = 5;
-/** On a busy machine. Who waits for what hangs, which is given up after five seconds again and again, takes longer. */
+/**
+ * For a busy machine. A pod that waits for the hanging file system, with five seconds for each attempt, takes longer.
+ */
 const NORMAL_MS = patient(30_000);
 
 const containerd = requirement('containerd', containerdAvailable());
@@ -49,7 +51,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     return path;
   }
 
-  /** A pod of each kind that looks at file systems comes and goes meanwhile. */
+  /** A pod with each kind of access to file systems starts and ends meanwhile. */
   async function othersComeAndGo(what: string): Promise<void> {
     const before = await node.instances(BYSTANDER);
     const folder = node.file(`others-${what}`);

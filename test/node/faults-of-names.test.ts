@@ -1,6 +1,6 @@
 /**
- * Fault 12: a name server that answers nothing. What needs a name waits for it: the API server, a manifest URL, probes
- * of other machines. Nothing else does.
+ * Fault 12: a name server that does not answer. Whatever needs a name waits for it: the API server, a manifest URL,
+ * probes of other machines. Nothing else waits.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,9 +14,9 @@ import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const TIMEOUT_MS = patient(480_000);
-/** More than the threads in which names are looked up. */
+/** More than the threads for lookups. */
 const ASKING = 12;
-/** Whoever waits for one lookup takes longer. */
+/** Everything that waits for a lookup takes longer. */
 const NORMAL_MS = LOOKUP_MS / 2;
 
 const KUBECONFIG = `apiVersion: v1

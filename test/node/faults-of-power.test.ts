@@ -1,6 +1,6 @@
 /**
- * Fault 15, without order: the machine loses power and comes back while the API server is away. Every process and all
- * that lay in memory is gone; files are as they were.
+ * Fault 15, by a loss of power: the machine goes down and comes back while the API server is unreachable. Every process
+ * and the content of memory are gone; files are unchanged.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
-/** Some seconds; a busy machine may take many times that. */
+/** It takes some seconds; a busy machine may need many times that. */
 const TIMEOUT_MS = patient(480_000);
 const BOOTS = ['4b1f3d5e-0001-4000-8000-000000000000', '4b1f3d5e-0002-4000-8000-000000000000'] as const;
 
@@ -49,7 +49,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
 
   // oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
   const get = (kind: string, name: string, namespace?: string): any => server.store.get('v1', kind, name, namespace);
-  /** As those of static pods are. */
+  /** The names of static pods on the node. */
   const named = (name: string) => `${name}-${NODE}`;
   const status = (name: string) => get('pods', named(name), 'default')?.status;
   const create = (name: string, script: string, restartPolicy: string) => {
@@ -60,7 +60,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
   const attempts = async (pod: string) => (await node.instances(pod)).map(({ state, attempt }) => [state, attempt]);
 
   it(
-    'starts what it may start without anybody’s word, once',
+    'starts the pods that it may start without the API server, once',
     async () => {
       await server.stop();
       await node.stop('SIGKILL');
@@ -83,7 +83,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
   );
 
   it(
-    'tells the truth when the API server is back, that the machine was rebooted, too',
+    'reports the actual state when the API server is back, including the reboot of the machine',
     async () => {
       await server.start();
       const truth = 'bound Running, done Succeeded, once Failed';

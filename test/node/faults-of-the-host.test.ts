@@ -1,6 +1,6 @@
 /**
- * Faults 8, 9, 10 and 13: a disk without room, a journal that was hurt, a machine that kills for memory, and a network
- * that cannot be set up. Each ends with the promises of a node.
+ * Faults 8, 9, 10 and 13: a full disk, a damaged journal, a machine that kills for memory, and a network that cannot be
+ * set up. Each ends with the promises of a node.
  */
 import { execFile } from 'node:child_process';
 import {
@@ -25,25 +25,25 @@ import { requirement } from '../support/require.ts';
 
 const run = promisify(execFile);
 
-/** Some seconds; a busy machine may take many times that. */
+/** It takes some seconds; a busy machine may need many times that. */
 const TIMEOUT_MS = patient(480_000);
-/** Room for folders and the journal of a few pods, and soon full. */
+/** Enough for folders and the journal of a few pods, and soon full. */
 const DISK_BYTES = 24 * 1024 * 1024;
-/** Likewise. */
+/** Enough inodes for the same, and soon used up. */
 const DISK_INODES = 200;
-/** How often the network fails before it is mended; a full run is 500. */
+/** How often the network fails before it is repaired; a full run is 500. */
 const CNI_CYCLES = Number(process.env['STATELET_CNI_CYCLES'] ?? 24);
-/** Ten seconds for each, and what a busy machine adds. */
+/** Ten seconds for each failure, and more for a busy machine. */
 const CNI_TIMEOUT_MS = TIMEOUT_MS + CNI_CYCLES * 10_000;
-/** Pods that fail at once: each of them waits longer and longer. */
+/** Pods that fail at once: each waits longer after each attempt. */
 const UNCONNECTED = 8;
-/** A call to the runtime has twice as long. */
+/** A call to the runtime may take twice as long. */
 const HANGING_MS = patient(60_000);
-/** Less than what the agent asks for soon. */
+/** Less memory than the agent soon requests. */
 const AGENT_BYTES = 1024 * 1024;
 
 const { skip } = requirement('containerd', containerdAvailable());
-/** containerd 2 forgets a sandbox whose network can neither be set up nor be taken down, and its address. */
+/** containerd 2 forgets a sandbox whose network can neither be set up nor removed, and its address. */
 const keepsBrokenSandboxes = !skip && containerdMajor() < 2;
 
 describe.skipIf(skip)('a node on a machine in trouble', () => {
@@ -127,7 +127,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     const greedy = 'sleep 1; exec tail /dev/zero';
 
     it.each(['app', 'sidecar'])(
-      'the %s: it says so, starts again, and costs nobody else anything',
+      'the %s: it is reported, restarts, and affects no other pod',
       async (who) => {
         const before = await node.instances(BYSTANDER);
         const name = `greedy-${who}`;
@@ -172,7 +172,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
       writeFileSync(join(group, 'cgroup.procs'), String(node.pid));
       write('meanwhile');
       await eventually('it was killed', async () => {
-        // Whatever it is asked for takes memory.
+        // Every request needs memory.
         await node.context('kubelet/pods').catch(() => null);
         return !node.isRunning;
       });
@@ -206,7 +206,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
   const noRoom = { options: `size=${DISK_BYTES}`, fill: 'cat /dev/zero > "$0/.ballast-0" || true' };
   const noInodes = {
     options: `nr_inodes=${DISK_INODES}`,
-    // No folder: among those of pods it would be one that nobody wants, and be removed.
+    // Not a folder: among the folders of pods it would count as orphaned and be removed.
     fill: 'i=0; while touch "$0/.ballast-$i" 2>/dev/null; do i=$((i+1)); done',
   };
   const isBallast = (name: string) => name.startsWith('.ballast-');

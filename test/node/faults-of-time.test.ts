@@ -1,6 +1,6 @@
 /**
- * Fault 11: somebody sets the clock of the machine, an hour ahead and back, while containers wait for their next start,
- * while pods come and go, and while no agent runs. Only time that passed counts.
+ * Fault 11: the clock of the machine is set an hour ahead and back, while containers wait for their next start, while
+ * pods start and end, and while no agent runs. Only the time that has passed counts.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, headerOf } from '../actors/server/exchange.ts';
@@ -12,13 +12,13 @@ import { clocksAvailable, SetClock } from '../support/set-clock.ts';
 
 const HOUR_SECONDS = 3_600;
 const TIMEOUT_MS = patient(480_000);
-/** The shortest and the longest, so that nobody waits long for the third. */
+/** The shortest and the longest back-off, so that the third one is short, too. */
 const BACKOFF_SECONDS = 10;
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: ${BACKOFF_SECONDS}s }`;
-/** What a busy machine adds to a back-off; whoever goes by the clock that was set waits for an hour. */
+/** The delay of a back-off on a busy machine; a back-off by the changed clock would take an hour. */
 const LATE_SECONDS = patient(120);
-/** Without waiting for anything but the runtime. */
+/** For steps that wait only for the runtime. */
 const SOON_MS = patient(120_000);
 
 describe.each(runtimes)('a clock that is set, on $name', (choice) => {
@@ -58,7 +58,7 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
         (await node.status(pod))?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'),
       SOON_MS,
     );
-  /** Older instances are removed sooner or later. */
+  /** Older instances may be removed at any time. */
   const newestOfTheLoop = async () => (await node.instances('loop')).findLast(({ startedAt }) => startedAt !== '0');
   const startAfter = (attempt: number) =>
     eventually(
@@ -75,7 +75,7 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
       return container?.state?.waiting?.message?.includes(`back-off ${BACKOFF_SECONDS}s`);
     });
 
-  /** Sets the clock, and sees that the agent reads it. */
+  /** Sets the clock, and checks that the agent reads it. */
   async function set(offsetSeconds: number): Promise<void> {
     clock.set(offsetSeconds);
     await eventually('the agent reads it', async () => {
@@ -84,7 +84,9 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
     });
   }
 
-  /** The next start comes when so many seconds have passed since the last one, however the clock is set meanwhile. */
+  /**
+   * The next start comes when this number of seconds has passed since the last one, however the clock is set meanwhile.
+   */
   async function waits(offsetSeconds: number): Promise<void> {
     await backOff();
     const before = (await newestOfTheLoop())!;

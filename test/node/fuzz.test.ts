@@ -1,7 +1,7 @@
 /**
- * A daemon whose ports are sent thousands of messages that are none, or half ones, or several at once: it lives, its
- * health is told all the while, and what the messages took is given back. `STATELET_FUZZ` says how many (a full run is
- * 200,000), `STATELET_FUZZ_SEED` which; message N of a seed is always the same.
+ * A daemon whose ports get thousands of messages that are invalid, incomplete, or several at once: it runs, answers
+ * health checks, and releases the resources for the messages. `STATELET_FUZZ` is the number of messages (a full run is
+ * 200,000), `STATELET_FUZZ_SEED` their seed; message N of a seed is always the same.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect as connectPlain, type Socket } from 'node:net';
@@ -14,11 +14,11 @@ import { freePort } from '../support/ports.ts';
 
 const MESSAGES = Number(process.env['STATELET_FUZZ'] ?? 3_000);
 const SEED = Number(process.env['STATELET_FUZZ_SEED'] ?? 1);
-/** Clients at the same time. */
+/** The number of clients at the same time. */
 const CLIENTS = 16;
-/** How long a client waits for more of an answer before it goes. */
+/** How long a client waits for more of an answer before it disconnects. */
 const QUIET_MS = 20;
-/** Caches that are filled once, and what the C library keeps of what was freed. */
+/** For caches that are filled once, and for freed memory that the C library keeps. */
 const MEMORY_MAX_KIB = 100 * 1_024;
 
 let node: TestNode;
@@ -43,7 +43,9 @@ function doors(): readonly Connect[] {
   ];
 }
 
-/** Sends one message and goes when nothing more comes. Whatever the daemon answers, or that it hangs up, is right. */
+/**
+ * Sends one message and disconnects when nothing more arrives. Every answer is right, and so is a closed connection.
+ */
 function send(connect: Connect, bytes: Buffer): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect();
@@ -58,7 +60,7 @@ const status = (name: string): number =>
   Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${node.pid}/status`, 'utf8'))?.[1]);
 const descriptors = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
 
-it(`${MESSAGES} messages of strangers end nothing, hide nothing and leave nothing`, async () => {
+it(`${MESSAGES} hostile messages end nothing, hide nothing and leave nothing`, async () => {
   await node.start(['--anonymous-auth=true']);
   const connects = doors();
   for (let number = 0; number < 200; number++) await send(connects[number % connects.length]!, message(0, number));

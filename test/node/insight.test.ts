@@ -1,4 +1,4 @@
-/** The verbs that explain a journal, as processes, on the journal of a daemon: while it runs, and after two starts. */
+/** The verbs that explain a journal, as processes, for the journal of a daemon: while it runs, and after two starts. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ function json(...argv: string[]): unknown {
   return JSON.parse(stdout);
 }
 
-/** The journal of a start that its configuration ends. */
+/** The journal of a start that fails because of its configuration. */
 function failedJournal(): string {
   const directory = join(node.directory, 'failed');
   const config = join(node.directory, 'failing.yaml');
@@ -44,7 +44,7 @@ function failedJournal(): string {
   return join(directory, 'journal');
 }
 
-/** The page over a journal, as the command serves it. */
+/** The page of a journal, as the command serves it. */
 async function view(journal: string) {
   const child = spawn(process.execPath, [STATELET, 'view', journal]);
   onTestFinished(() => void child.kill());
@@ -107,7 +107,7 @@ it.each([[], ['pod/web']])('critical-chain %j ends where it was asked for, with 
 
 describe('why', () => {
   it('knows the deadline of a back-off', async () => {
-    // Between two of them it is starting.
+    // Between two attempts it is starting.
     const timer = await eventually('it waits', () => {
       const { waits, timersKnown } = json('why', node.journal, 'pod/bad/c') as Why;
       expect(timersKnown).toBe(true);

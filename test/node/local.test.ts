@@ -1,4 +1,4 @@
-/** The verbs for people on the node, against a real daemon: get, describe, logs, exec. */
+/** The verbs for users on the node, with a real daemon: get, describe, logs, exec. */
 import { spawn, spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 
 const STATELET = new URL('../../src/bin/statelet.js', import.meta.url).pathname;
-/** With what would clear the terminal of who looks at the pod. */
+/** The output contains a sequence that would clear a terminal. */
 const SCRIPT = "echo one; : '\u001b[2J'; echo two; trap 'exit 0' TERM; while :; do sleep 1; done";
 
 describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verbs for people on the node', () => {
@@ -28,7 +28,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     await containerd?.close();
   });
 
-  /** Runs `statelet VERB`; `input` is what is typed. */
+  /** Runs `statelet VERB`; `input` is typed. */
   async function call(verb: string, ...rest: string[]) {
     const child = spawn(process.execPath, [STATELET, verb, `--root-dir=${node.rootDir}`, ...rest]);
     const output = { stdout: '', stderr: '' };

@@ -1,4 +1,4 @@
-/** The log of a node goes to a file on a full disk, or to a reader that is gone: the node goes on. */
+/** The log of a node goes to a file on a full disk, or to a reader that has ended: the node continues. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';

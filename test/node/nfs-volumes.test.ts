@@ -1,6 +1,6 @@
 /**
- * Volumes of NFS servers for real containers. Neither a server nor a client of the kernel is here: a program in place of
- * mount(8) mounts a tmpfs, fails, or hangs, as mount.nfs does.
+ * Volumes of NFS servers for real containers. There is neither a server nor the kernel's client: a program in place of
+ * mount(8) mounts a tmpfs, fails, or hangs, like mount.nfs.
  */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

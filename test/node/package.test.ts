@@ -1,4 +1,4 @@
-/** What a node is installed from: made twice the same, and run from where it was unpacked, without npm, `PATH` or network. */
+/** The package of a node: two builds are equal, and it runs where it was unpacked, without npm, `PATH` or network. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -31,7 +31,7 @@ const folder = mkdtempSync(join(tmpdir(), 'statelet-package-test-'));
 const [one, other] = [join(folder, 'one'), join(folder, 'other')];
 const installed = join(folder, NAME);
 
-/** The least compression: what is released is smaller. */
+/** The lowest compression level: released packages are smaller. */
 const make = (out: string, ...more: readonly string[]): void =>
   void execFileSync(process.execPath, [join(ROOT, 'scripts/package.ts'), '--level', '0', '--out', out, ...more]);
 
@@ -110,7 +110,7 @@ it('scripts and completion are correct for their shells', () => {
 
 const STRIP = 'aarch64-linux-gnu-strip';
 const cannotStrip = isProgram(STRIP) ? null : `${STRIP} is not installed (Debian: binutils-aarch64-linux-gnu)`;
-/** Of an ELF file: which processor it is for. */
+/** The processor for which an ELF file is built. */
 const machineOf = (file: string): number => readFileSync(file).readUInt16LE(18);
 const [X64, AARCH64] = [62, 183];
 
@@ -144,7 +144,7 @@ it('says its commit and the format of its journals', () => {
 it('runs from where dpkg has put it', () => {
   const root = join(folder, 'unpacked');
   execFileSync('dpkg-deb', ['--extract', join(one, DEB), root]);
-  // dpkg itself leaves folders with the time at which it made them.
+  // dpkg leaves folders with the time of their creation.
   utimesSync(join(root, 'usr/lib/statelet/src/bin'), Date.now() / 1_000, Date.now() / 1_000);
   expect(execFileSync(join(root, 'usr/bin/statelet'), ['get', '--help'], BARE)).toContain('statelet get');
 });

@@ -1,4 +1,4 @@
-/** A CSI driver registers on a running node: its sidecar hears of it, and the cluster sees it in the CSINode. */
+/** A CSI driver registers on a running node: its sidecar is notified, and the cluster shows it in the CSINode. */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ afterEach(async () => {
   await node.close();
 });
 
-/** The folder is the kubelet's own, made while it starts. */
+/** The kubelet's own folder, which it creates at its start. */
 const registry = () => {
   const folder = join(node.rootDir, 'plugins_registry');
   return eventually('the folder of plugins', () => (existsSync(folder) ? folder : undefined));

@@ -1,4 +1,4 @@
-/** Probes and hooks on real containers: what the programs say decides what the world sees of their pod. */
+/** Probes and hooks of real containers: the results of the programs determine the status of their pod. */
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -20,7 +20,7 @@ function probeCases(choice: RuntimeChoice): void {
   });
   afterAll(() => node.close());
 
-  /** A pod that sees the folder of the test under its own path. */
+  /** A pod that sees the test's folder under the same path. */
   const pod = (name: string, script: string, container: object, spec: object = {}) => {
     const { spec: made, ...rest } = shellPod(name, node.image, script);
     const mounted = { volumeMounts: [{ name: 'shared', mountPath: node.directory }], ...container };
@@ -129,7 +129,7 @@ function probeCases(choice: RuntimeChoice): void {
 
   it('probes that say the same again and again write nothing', async () => {
     for (const name of ['a', 'b', 'c']) {
-      // Longer than a busy machine takes to start a command: a probe that is late says so.
+      // Longer than a busy machine needs to start a command: a late probe is reported as such.
       const always = exists('config.yaml', { timeoutSeconds: patient(10) });
       const probes = { readinessProbe: always, livenessProbe: always };
       node.write(`${name}.json`, pod(name, SLEEP, probes));
@@ -141,7 +141,7 @@ function probeCases(choice: RuntimeChoice): void {
     const before = node.journalText().length;
     await sleep(4_000);
     const written = node.journalText().slice(before);
-    // What others write meanwhile, the soft state of the node after the ends above, may speak of probes, too.
+    // Other writers meanwhile, such as the soft state after the ends above, may mention probes, too.
     const ofProbes = /"type":"prober?\.|\/prober-/;
     expect(written.split('\n').filter((line) => ofProbes.test(line))).toEqual([]);
   });

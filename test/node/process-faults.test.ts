@@ -1,4 +1,4 @@
-/** The thread that decides is ended by a fault that nothing catches: the journal has it first, and `why` tells it. */
+/** An uncaught fault ends the main thread: the journal has it before, and `why` reports it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -7,7 +7,7 @@ import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 import { InspectedWorker } from '../support/inspected-worker.ts';
 import { requirement } from '../support/require.ts';
 
-/** Of memory that the daemon may take beyond what it has. */
+/** How much more memory the daemon may use than at the beginning. */
 const MEMORY_MAX_BYTES = 256 * 2 ** 20;
 
 let node: TestNode;
@@ -51,30 +51,27 @@ it.each([
 
 const needsGroups = requirement('cgroup-v1', cgroupV1Available());
 
-it.skipIf(needsGroups.skip)(
-  'the kernel ends it for want of memory: the next start says that it left no word',
-  async () => {
-    node.write('web.json', shellPod('web', 'busybox', SLEEP));
-    await eventually('the pod runs', () => isRunning('web'));
-    const root = makeCgroupRoot();
-    const file = (name: string) => join('/sys/fs/cgroup/memory', root, name);
-    writeFileSync(file('memory.limit_in_bytes'), String(MEMORY_MAX_BYTES));
-    writeFileSync(file('cgroup.procs'), String(node.pid));
-    const main = await InspectedWorker.of(node.pid, () => node.log);
-    const ended = node.stop('SIGCONT');
-    main.evaluateInMain('globalThis.held = []; setInterval(() => held.push(Buffer.alloc(2 ** 25, 1)), 10)');
-    expect(await ended).toBe('SIGKILL');
-    removeCgroupRoot(root);
-    await node.start();
-    await eventually('the pod is known', () => isRunning('web'));
-    expect(why(node.journal)).toMatch(
-      /^The start before, 000001, did not end in order: it was killed, ran out of memory/m,
-    );
-    expect(node.statelet('verify', node.journal).code).toBe(0);
-  },
-);
+it.skipIf(needsGroups.skip)('the kernel kills it for memory: the next start reports a silent end', async () => {
+  node.write('web.json', shellPod('web', 'busybox', SLEEP));
+  await eventually('the pod runs', () => isRunning('web'));
+  const root = makeCgroupRoot();
+  const file = (name: string) => join('/sys/fs/cgroup/memory', root, name);
+  writeFileSync(file('memory.limit_in_bytes'), String(MEMORY_MAX_BYTES));
+  writeFileSync(file('cgroup.procs'), String(node.pid));
+  const main = await InspectedWorker.of(node.pid, () => node.log);
+  const ended = node.stop('SIGCONT');
+  main.evaluateInMain('globalThis.held = []; setInterval(() => held.push(Buffer.alloc(2 ** 25, 1)), 10)');
+  expect(await ended).toBe('SIGKILL');
+  removeCgroupRoot(root);
+  await node.start();
+  await eventually('the pod is known', () => isRunning('web'));
+  expect(why(node.journal)).toMatch(
+    /^The start before, 000001, did not end in order: it was killed, ran out of memory/m,
+  );
+  expect(node.statelet('verify', node.journal).code).toBe(0);
+});
 
-it('an end in order and an end without a word are told apart by the next start', async () => {
+it('the next start distinguishes a regular end from a silent one', async () => {
   expect(await node.stop('SIGTERM')).toBe(0);
   await node.start();
   expect(why(node.journal)).toMatch(/^The start before, 000001, ended in order at \S+\.$/m);

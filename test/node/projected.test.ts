@@ -1,4 +1,4 @@
-/** Trust anchors and certificates in the volumes of a running node, with the files as a container sees them. */
+/** Trust anchors and certificates in the volumes of a running node: their files as a container sees them. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ beforeEach(async () => {
   await eventually('the Node', () => server.store.get('v1', 'nodes', 'node1'));
 });
 afterEach(async () => {
-  // The node takes the volumes down that would be left mounted.
+  // The node unmounts the volumes, which would otherwise stay mounted.
   if (!node.isRunning) await node.start(kubeconfig);
   for (const { metadata } of server.store.list('v1', 'pods')) server.delete('v1', 'pods', metadata.name, 'default', 1);
   await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0);
@@ -108,7 +108,7 @@ it('a certificate is in the volume beside its key, and the key nowhere else', as
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-it('a certificate that is denied is said to whoever looks at the pod', async () => {
+it('a certificate that is denied is reported in an event of the pod', async () => {
   server.podSigner.rules.set(SIGNER, { denies: 'UnsupportedKeyType', message: 'only RSA3072' });
   const source = { signerName: SIGNER, keyType: 'ED25519', credentialBundlePath: 'all.pem' };
   createPod('web', [{ podCertificate: source }]);

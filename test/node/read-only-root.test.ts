@@ -1,6 +1,6 @@
 /**
- * Fault 16 for the whole root directory: the file system below it hurts itself and turns read-only under the running
- * agent, as ext4 does after an error of its disk. What runs goes on; after a repair the node is as before.
+ * Fault 16 for the whole root directory: the file system below it reports an error and becomes read-only while the
+ * agent runs, as ext4 does after an error of its disk. Running pods continue; after a repair the node is as before.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -16,10 +16,10 @@ import { requirement } from '../support/require.ts';
 const CALL = { timeoutMs: patient(20_000) };
 const TIMEOUT_MS = patient(240_000);
 const DISK_BYTES = 64 * 1024 * 1024;
-/** `e2fsck` repaired what it found. */
+/** The exit code of `e2fsck` for repaired errors. */
 const REPAIRED = 1;
 
-/** An ext4 on a loop device that can be told to meet an error. */
+/** An ext4 on a loop device, with an error on request. */
 class Disk {
   readonly #image: string;
   readonly #mountPoint: string;
@@ -81,7 +81,7 @@ describe.skipIf(skips.some(({ skip }) => skip) || needsMounts)('a root directory
     await node.close();
   });
 
-  /** Their containers have files of the disk mounted. */
+  /** Their containers have mounted files of the disk. */
   async function removeSandboxes(): Promise<void> {
     const { items } = await node.client.call('ListPodSandbox', {}, CALL);
     for (const { id } of items) {

@@ -1,6 +1,6 @@
 /**
- * Images from real registries, one open and one that wants a login, into a real containerd: policies, all three kinds
- * of credentials, who may use what another pod pulled, and what of a password is written anywhere.
+ * Images from real registries, without and with a login, in a real containerd: policies, all three kinds of
+ * credentials, who may use an image that another pod pulled, and where a password is written.
  */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -181,7 +181,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
   });
 });
 
-/** Of a file that its writer may rename while it is read, as the journal does with each new blob. */
+/** The content of a file that its writer may rename during the read, as the journal does with each new blob. */
 function contentOf(path: string): Buffer {
   try {
     return readFileSync(path);

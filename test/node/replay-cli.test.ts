@@ -1,6 +1,6 @@
 /**
- * `statelet replay` and `statelet verify` as a CI job calls them: what they say of a fresh recording, of a damaged one,
- * of one from before a machine was changed, and of none at all.
+ * `statelet replay` and `statelet verify` as in a CI job: their output for a new recording, a damaged one, one from
+ * before a machine was changed, and a missing one.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -134,7 +134,7 @@ describe('changed code', () => {
     expect(strict.stdout).toMatch(/machines whose definition or functions changed since the log: /);
     expect(strict.stdout).toMatch(/again: .* --strict\n/);
     expect(strict.code).toBe(1);
-    // Also where the log was recorded by the bundle: its machines have the hashes of their sources.
+    // Also for a log that the bundle recorded, because its machines have the hashes of their sources.
     const { logs } = JSON.parse(replayWith(copy, '--output', 'json').stdout) as {
       logs: { machinesChanged: string[] }[];
     };

@@ -1,6 +1,7 @@
 /**
- * Dynamic resources in a real pod of a cluster: a driver registers, prepares the claim of a pod, containerd gives the
- * container what the driver's CDI file says, and the driver takes the claim back. The test plays the scheduler.
+ * Dynamic resources in a real pod of a cluster: a driver registers and prepares the claim of a pod, containerd gives
+ * the container the devices of the driver's CDI file, and the driver releases the claim. The test acts as the
+ * scheduler.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +21,7 @@ const GROUP = 'resource.k8s.io/v1';
 const LIMITS = { timeout: patient(240_000) };
 const until: typeof eventually = (what, look) => eventually(what, look, 60_000);
 
-/** containerd 1.6 knows no CDI devices in its requests. */
+/** Requests to containerd 1.6 have no CDI devices. */
 const unavailable = () => containerdAvailable() ?? (containerdMajor() < 2 ? 'containerd 2 is not installed' : null);
 const { skip } = requirement('containerd', unavailable());
 
@@ -50,7 +51,7 @@ async function listen(): Promise<void> {
   await until('the driver is registered', () => driver.statuses.at(-1)?.plugin_registered);
 }
 
-/** The pod, and what a scheduler makes of its claim. */
+/** The pod, and its claim as allocated by a scheduler. */
 async function create(name: string, claim: string): Promise<void> {
   const script = `[ "$GPU" = ${claim} ] || exit 9; trap 'exit 0' TERM; sleep 3600 & wait`;
   const { metadata } = server.create({
@@ -83,7 +84,7 @@ async function create(name: string, claim: string): Promise<void> {
   });
 }
 
-/** What a driver writes for the runtime: the device of this claim sets a variable. */
+/** A driver's file for the runtime: the device of this claim sets a variable. */
 function writeCdi(claim: string): void {
   const folder = join(containerd.directory, 'cdi');
   mkdirSync(folder, { recursive: true });

@@ -1,4 +1,4 @@
-/** `statelet run-once` as a process, on real containers: what it prints, how it ends, what it leaves. */
+/** `statelet run-once` as a process, with real containers: its output, its end, and its leftovers. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/reader.ts';

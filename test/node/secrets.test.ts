@@ -1,4 +1,4 @@
-/** Canaries: credentials that the daemon is given must be in nothing that it writes. */
+/** Planted credentials: nothing that the daemon writes may contain them. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -26,7 +26,7 @@ it('writes no header of the manifest URL to journal, log or any other file', asy
   }
 });
 
-/** One of each kind that a person would call a secret. */
+/** One text of each kind that users consider secret. */
 const PLANTED = {
   secret: 'canary-secret-4b1f',
   command: 'canary-in-the-command-77aa',

@@ -1,4 +1,4 @@
-/** The thread of the servers fails in every way a thread can, on a daemon that goes on deciding. */
+/** The thread of the servers fails in every way a thread can, and the daemon continues to decide. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
@@ -8,7 +8,7 @@ import { InspectedWorker } from '../support/inspected-worker.ts';
 
 const KILLS = Number(process.env['STATELET_KILLS'] ?? 50);
 const PODS = 8;
-/** Two ways to end at once, in turns. */
+/** Two ways to end at once, alternating. */
 const ENDS = ['setImmediate(() => { throw new Error("an injected fault") })', 'process.exit(3)'];
 
 let node: TestNode;
@@ -31,7 +31,7 @@ const get = (path: string) => exchange('GET', path, { port: node.port });
 const isServed = async (path: string): Promise<boolean> => (await get(path)).status === 200;
 const losses = (): number => node.log.match(/server\] "the thread of the servers was lost/g)?.length ?? 0;
 
-/** Milliseconds until both ports answer again after the thread was lost by `fault`. */
+/** Milliseconds until both ports answer again after `fault` has ended the thread. */
 async function outage(fault: string): Promise<number> {
   const before = losses();
   await worker.evaluate(fault);
@@ -41,7 +41,7 @@ async function outage(fault: string): Promise<number> {
   return performance.now() - lostAt;
 }
 
-/** Has a command stream until the test is over; each time the stream breaks, another one begins. Counts its bytes. */
+/** A command streams until the test is over; each time the stream breaks, another one begins. Counts the bytes. */
 function streaming(pod: string): { bytes: number; opened: number } {
   const received = { bytes: 0, opened: 0 };
   const query = 'output=1&command=sh&command=-c&command=while+true%3B+do+echo+line%3B+sleep+0.01%3B+done';

@@ -1,4 +1,4 @@
-/** The node's own API as its clients meet it: a daemon, its ports, and a journal that no request gets into. */
+/** The node's own API as its clients use it: a daemon, its ports, and a journal without their requests. */
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exchange, headerOf } from '../actors/server/exchange.ts';
@@ -48,14 +48,14 @@ describe('a daemon', () => {
     const before = await turns();
     for (let i = 0; i < 50; i++) await Promise.all([get('/pods'), get('/metrics/slis'), get('/nowhere'), logs()]);
     expect((await turns()) - before, 'turns of 200 requests').toBeLessThan(50);
-    // Which ends the pod, too.
+    // This also ends the pod.
     await node.stop('SIGINT');
     const replayed = node.statelet('replay', node.journal);
     expect(replayed.stderr + replayed.stdout).toContain('same');
     expect(replayed.code).toBe(0);
   });
 
-  it('knows nobody unless it is told whom to know', async () => {
+  it('authenticates no client without configured authentication', async () => {
     await node.start();
     await eventually('the port', async () => (await get('/pods')).status === 401);
     expect((await get('/nowhere')).status).toBe(404);

@@ -1,6 +1,6 @@
 /**
- * Fault 15: a machine that shuts down under a node of a cluster. Pods end first, in order, those that ignore the signal,
- * too, and the machine waits for them. Without order: see `faults-of-power.test.ts`.
+ * Fault 15: the machine of a cluster's node shuts down. Pods end first, in order, including those that ignore the
+ * signal, and the machine waits for them. For a loss of power see `faults-of-power.test.ts`.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { startBus } from '../support/systemd.ts';
 const NODE = 'node1';
 const PERIOD_MS = 20_000;
 const FIRST_GROUP_MS = 10_000;
-/** What a busy machine adds; who waits for the grace of a pod waits for ten minutes. */
+/** For a busy machine; waiting for the grace period of a pod would take ten minutes. */
 const LONG_MS = 6 * PERIOD_MS;
 const missing = ['/usr/bin/systemd-inhibit', '/usr/bin/dbus-daemon'].find((path) => !existsSync(path));
 const { skip } = requirement('logind', missing === undefined ? null : `there is no ${missing}`);
@@ -72,9 +72,9 @@ it.skipIf(skip)('pods end by priority, the node says why it is not ready, and th
   );
   const ended = (name: string) => Date.parse(status(name).containerStatuses[0].state.terminated.finishedAt);
   expect(ended('app')).toBeLessThanOrEqual(ended('system'));
-  // Its own grace is longer than the machine waits.
+  // Its own grace period is longer than the machine waits.
   expect(status('deaf').containerStatuses[0].state.terminated.exitCode).toBe(137);
-  // Its time and that of its group are over together; the next group waits for the latter. Times are whole seconds.
+  // Its time ends together with that of its group, for which the next group waits. Times are whole seconds.
   for (const name of ['deaf', 'system']) expect(ended(name), name).toBeGreaterThan(began + FIRST_GROUP_MS - 1_000);
   await eventually('the machine may go', () => logind.locks[0]?.isHeld() === false);
   expect(Date.now() - began, 'what the machine waits for').toBeLessThan(LONG_MS);

@@ -1,8 +1,8 @@
 /**
- * A node of its own, as its owner sees it: manifests in a folder, real containers, the same on every runtime.
+ * A standalone node as its owner sees it: manifests in a folder, real containers, the same on every runtime.
  *
- * One daemon serves all cases, so that they also show that pods do not disturb each other; its journals are held to
- * verify and replay at the end.
+ * One daemon serves all cases, which also shows that pods do not affect each other; its journals must verify and replay
+ * at the end.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { requirement } from '../support/require.ts';
 
 /** The first crash-loop back-off, as upstream's. */
 const BACKOFF_MS = 10_000;
-/** What a busy machine may add to a wait. */
+/** The additional duration of a wait on a busy machine. */
 const SLACK_MS = 9_000;
 
 for (const runtime of runtimes) {

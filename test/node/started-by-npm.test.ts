@@ -1,4 +1,4 @@
-/** The daemon as people start it: by npm, and with settings of threads that they bring along. */
+/** The daemon as users start it: by npm, and with their own settings of threads. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ beforeEach(() => {
 });
 afterEach(() => node.close());
 
-it('ends when its npm is told to end', async () => {
+it('ends when its npm gets a signal', async () => {
   node.healthzPort = await freePort();
   const configuration = join(node.directory, 'npm.yaml');
   const standalone = readFileSync(join(ROOT, 'examples/standalone.yaml'), 'utf8');

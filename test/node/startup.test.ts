@@ -1,6 +1,6 @@
 /**
- * Starts that fail, as processes: upstream's sentence and exit code, a journal that is whole, a last record that says
- * which phase and why, and what `time` and `why startup` tell of it afterwards. And a start with a large configuration.
+ * Starts that fail, as processes: upstream's text and exit code, a complete journal, a last record with the phase and
+ * the reason, and the reports of `time` and `why startup`. And a start with a large configuration.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -85,10 +85,10 @@ it('a watchdog of another process is not fed', async () => {
   await expect(manager.next(700)).rejects.toThrow('nothing was sent');
 });
 
-/** Linux's unit of a process' times. */
+/** Linux's unit of a process's times. */
 const CLOCK_TICK_MS = 10;
 
-/** What a process has used of processors so far. */
+/** The CPU time that a process has used so far. */
 function cpuMs(pid: number): number {
   const [, fields = ''] = /\) (.*)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
   const [user, system] = fields.split(' ').slice(11, 13).map(Number);
@@ -107,7 +107,7 @@ it('a configuration of 1 MB in 200 drop-ins costs little', async () => {
     bytes += text.length;
     writeFileSync(join(directory, `${String(i).padStart(3, '0')}.conf`), text);
   }
-  // What a start costs is the processor's time: others may run beside it.
+  // CPU time is the cost of a start, because other processes may run beside it.
   const costOf = async (...flags: string[]) => {
     await node.start(flags);
     return cpuMs(node.pid);

@@ -1,6 +1,7 @@
 /**
- * The race of CVE-2021-25741 through the whole agent and containerd: a container exchanges, in a loop, the folder that its
- * neighbours mount by subPath for a link onto the node. Neighbours see the volume or are refused, never the node.
+ * The race of CVE-2021-25741 through the whole agent and containerd: in a loop, a container replaces the folder that
+ * its neighbours mount by subPath with a link to the node. Neighbours see the volume or are rejected, but never see the
+ * node.
  */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,17 +15,17 @@ import { requirement } from '../support/require.ts';
 
 const CANARY = 'canary-of-the-node-8c1f';
 const NEIGHBOURS = 20;
-/** Of so many attempts that met the link, none may have shown the node. */
+/** After this many attempts that encountered the link, none may have shown the node. */
 const REFUSALS = 10;
 const WAIT_MS = 150_000;
-/** A neighbour that ended or could not start tries again within a second, and one that was refused within ten. */
+/** A neighbour that ended or could not start is retried within a second, a rejected one within ten. */
 const configuration = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: ${patient(1)}s }`;
 const volumes = [{ name: 'v', emptyDir: {} }];
 
 /**
- * The folder, nothing, the link for a moment and nothing again stand under the name `part`, until the test has
- * seen enough. A folder stays then: a container whose folder goes between its mount and its start cannot start.
+ * `part` is in turn the folder, nothing, the link for a moment, and nothing, until the test has seen enough. Then the
+ * folder stays, because a container whose folder is removed between its mount and its start cannot start.
  */
 const attack = (folderOfNode: string) =>
   [
@@ -37,7 +38,7 @@ const attack = (folderOfNode: string) =>
     SLEEP,
   ].join('\n');
 
-/** The one pod's emptyDir, on the node. */
+/** The folder of the one pod's emptyDir on the node. */
 const volumeOf = ({ directory }: ObservedNode) => {
   const pods = join(directory, 'root/pods');
   return join(pods, readdirSync(pods)[0] ?? 'none', 'volumes/kubernetes.io~empty-dir/v');
@@ -81,7 +82,7 @@ describe.skipIf(skip || needsMounts)('a subPath that is exchanged for a link whi
       const containers = [attacker, ...Array.from({ length: NEIGHBOURS }, (_, at) => neighbour(at))];
       node.write('race.json', shellPod('race', node.image, '', { volumes, containers }));
 
-      // Logs of earlier attempts are removed, so what one poll saw is kept.
+      // Logs of earlier attempts are removed, so the results of each poll are kept.
       const listed = new Set<number>();
       let hasEscaped = false;
       const observe = () =>

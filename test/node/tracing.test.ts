@@ -1,4 +1,4 @@
-/** A daemon with `tracing` in its configuration tells a collector what it did for a pod, over real OTLP. */
+/** A daemon with `tracing` in its configuration exports the spans of a pod's start to a collector, over real OTLP. */
 import { expect, it } from 'vitest';
 import { startCollector } from '../fakes/otlp-collector.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';

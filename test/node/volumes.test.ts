@@ -1,6 +1,6 @@
 /**
- * Volumes of real containers: what reaches them, what changes under them, what of a Secret is written anywhere, and
- * what is left when they are gone.
+ * Volumes of real containers: their content, its changes, where values of a Secret are written, and the leftovers after
+ * the end of the pods.
  */
 import { type Dirent, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ const mounts = (node: ObservedNode) =>
     .split('\n')
     .filter((line) => line.includes(node.directory) && line.split(' ')[4] !== node.rootDir);
 
-/** Every file below the node's folder that is not the volume itself or what its owner wrote. */
+/** Every file below the node's folder except the volume itself and files of its owner. */
 function filesOf(node: ObservedNode): string[] {
   const entries: Dirent[] = readdirSync(node.directory, { recursive: true, withFileTypes: true });
   return entries
@@ -41,7 +41,7 @@ function filesOf(node: ObservedNode): string[] {
     .filter((path) => !path.includes('/volumes/kubernetes.io~secret/') && !path.startsWith(node.manifests));
 }
 
-/** A draft may have got its name meanwhile: what has that name is read as well, or was. */
+/** A temporary file may have been renamed meanwhile: the file under the final name is read as well. */
 function contentOf(path: string): Buffer {
   try {
     return readFileSync(path);

@@ -1,9 +1,9 @@
-/** What became of a row of the seed documents: built here, or replaced because upstream removed it. */
+/** What happened to a row of the seed documents: built here, or replaced because upstream removed it. */
 import type { Proof } from '../support/proofs.ts';
 
 /**
- * Where something is: `src/file.ts#name` (declared in that file), `machine: path.of.states` (a state of that machine's
- * chart), or the name of an operation such as `host.hostname`.
+ * A reference: `src/file.ts#name` (declared in that file), `machine: path.of.states` (a state of that machine's chart),
+ * or the name of an operation such as `host.hostname`.
  */
 export type Ref = string;
 interface Named {
@@ -15,7 +15,7 @@ export interface Built extends Named {
   readonly here: readonly Ref[];
   readonly tests: readonly Proof[];
 }
-/** Upstream has it no more. `flag` is refused, with a hint at its replacement. */
+/** Upstream has removed it. `flag` is refused, with a hint at its replacement. */
 export interface Instead extends Named {
   readonly kind: 'instead';
   readonly instead: string;

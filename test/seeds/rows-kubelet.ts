@@ -1,4 +1,4 @@
-/** Rows S115 to S208: `RunKubelet`, `createAndInitKubelet` and the parts that `NewMainKubelet` makes. */
+/** Rows S115 to S208: `RunKubelet`, `createAndInitKubelet` and the parts that `NewMainKubelet` creates. */
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, kubelet, corpus, refusals, subsystems } = TESTS;

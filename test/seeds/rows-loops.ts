@@ -1,4 +1,4 @@
-/** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that go on from there. */
+/** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that they start. */
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, corpus, failures, kubelet, observation, faults } = TESTS;
@@ -78,7 +78,7 @@ export const LOOP_ROWS: readonly Row[] = [
     ['test/machines/startup/host/iptables.test.ts', 'test/actors/host/kernel/iptables.test.ts'],
   ),
   instead('S226', 'syncNetworkStatus', 'NetworkReady of the runtime'),
-  instead('S227', 'podKiller', 'housekeeping of the sync loop ends pods that nobody wants'),
+  instead('S227', 'podKiller', 'housekeeping of the sync loop ends orphaned pods'),
   built('S228', 'status manager starts', 'kubelet: alive.status.running', [boot, observation]),
   instead('S229', 'probe manager starts', 'probes start with their containers upstream'),
   built(
@@ -154,10 +154,5 @@ export const LOOP_ROWS: readonly Row[] = [
     TESTS.subsystems,
     TESTS.pod,
   ]),
-  built(
-    'S244',
-    'housekeeping',
-    'src/machines/charts/pods/sync-loop.ts#HOUSEKEEPING_MS',
-    `${faults}::pods that nobody wants`,
-  ),
+  built('S244', 'housekeeping', 'src/machines/charts/pods/sync-loop.ts#HOUSEKEEPING_MS', `${faults}::orphaned pods`),
 ];

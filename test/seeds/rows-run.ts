@@ -1,4 +1,4 @@
-/** Rows S052 to S114: clients, auth, cgroups, container manager and runtime, as `run()` has them. */
+/** Rows S052 to S114: clients, auth, cgroups, container manager and runtime, in `run()`. */
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, kubelet, corpus, values, refusals } = TESTS;

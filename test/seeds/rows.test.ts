@@ -1,6 +1,6 @@
 /**
- * Holds the table of rows against the code: nothing is missing, what it names exists, what it says is removed is refused,
- * and it agrees with the documents' order. Prints how much is built.
+ * Compares the table of rows with the code: no row is missing, every reference exists, every removed flag is refused,
+ * and the table agrees with the documents' order. Prints how much is built.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -38,7 +38,7 @@ function missingName(path: string, name: string | undefined): string | null {
   return declared.test(source(path)) ? null : `no ${name} in ${path}`;
 }
 
-/** Why a reference leads nowhere; `null` when it leads somewhere. */
+/** Why a reference is invalid; `null` if it is valid. */
 function missing(ref: string): string | null {
   const state = /^(\w+): ([\w.]+)$/.exec(ref);
   if (state) return missingState(state[1]!, state[2]!);
@@ -94,12 +94,12 @@ describe('the rows agree with the order of the documents', () => {
   it('what the documents promise an order of is built', () => {
     const promised = [...DOCUMENTS.flatMap(({ promises }) => promises), ...CONTRADICTIONS.flatMap(({ kept }) => kept)];
     const unbuilt = [...new Set(promised.map(({ row }) => row))].filter((id) => byId.get(id)?.kind !== 'built');
-    // Rows of the sequence whose own feature is gone or later; the step that stands in the order is there.
+    // Rows of the sequence whose own feature is removed or later; the step itself exists in the order.
     expect(unbuilt.sort()).toEqual(['S115']);
   });
 
   it('what is in no journal is absent for the reason that its row has', () => {
-    // What only a cluster has is in no journal of a standalone node, also when it is built.
+    // What only a cluster has is in no journal of a standalone node, even if it is built.
     const kinds: Readonly<Record<string, string>> = { removed: 'instead', cluster: 'built' };
     const absent = DOCUMENTS.flatMap(({ key, notHere }) => notHere.map((each) => ({ key, ...each })));
     for (const { key, step, row: id, why } of absent.filter(({ why }) => why !== 'folded')) {

@@ -1,4 +1,4 @@
-/** Every row of the five documents, S001 to S244, and what became of it. */
+/** Every row of the five documents, S001 to S244, with its state. */
 import type { Row } from './row.ts';
 import { COMMAND_ROWS } from './rows-command.ts';
 import { KUBELET_ROWS } from './rows-kubelet.ts';

@@ -1,6 +1,6 @@
 /**
- * Boots in worlds where answers come late, twice, wrong or never: every seed ends in a running node or in a failure that
- * has a name, and no fault changes the order of the documents.
+ * Starts in worlds where answers come late, twice, wrong or never: every seed ends with a running node or with a named
+ * failure, and no fault changes the order of the documents.
  */
 import { describe, expect, it } from 'vitest';
 import type { Performer } from '../../src/kernel/effects.ts';
@@ -56,7 +56,7 @@ function simulate(seed: number, faults: Faults) {
   };
   const faulty = new FaultyWorld(seed, time, faults, model);
   const steady = new FaultyWorld(seed, time, { ...faults, fail: 0 }, model);
-  // What a broken stream means is its subsystem's own matter, and held there.
+  // Other tests cover the reaction of each subsystem to a broken stream.
   const performer: Performer = {
     perform: (request, ...rest) => (request.class === 'stream' ? steady : faulty).perform(request, ...rest),
   };

@@ -1,6 +1,6 @@
 /**
- * Journals from an enemy, with right checksums and a right chain: every command answers with an exit code and plain
- * text, soon. `STATELET_MUTATIONS` says how many (a full run is 20,000).
+ * Hostile journals with valid checksums and a valid chain: every command soon ends with an exit code and plain text.
+ * `STATELET_MUTATIONS` is their number (a full run is 20,000).
  */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ import { SeededRandom } from '../../src/kernel/purity.ts';
 const FIRST = Number(process.env['STATELET_FIRST_SEED'] ?? 1);
 const MUTATIONS = Number(process.env['STATELET_MUTATIONS'] ?? 150);
 const GOLDEN = join(import.meta.dirname, '../golden/journals/v5/pods-that-change/j-000001-000000000000.ndjson.zst');
-/** Of the processor; a command on this journal takes some ten milliseconds. */
+/** CPU time; a command takes about ten milliseconds for this journal. */
 const SOON_MS = 2_000;
 const CODES: ReadonlySet<number> = new Set([0, 1, 3, 4, 5, 6, 7, 8, 9]);
 
@@ -55,13 +55,13 @@ const COMMANDS: Readonly<Record<string, (log: string) => number | Promise<number
 };
 
 type Line = Record<string, unknown>;
-/** Folders that were written. */
+/** The number of folders so far. */
 let made = 0;
 const EXPECTATIONS = join(folder, 'expectations.yaml');
 writeFileSync(EXPECTATIONS, 'finished: true\nwithin: { healthz: 1s }\nnever: [{ actor: kubelet, state: failed }]\n');
 
 let last = -1;
-/** With the numbers that a compressed segment leaves out, and references as they are. */
+/** With the numbers that a compressed segment omits, and with references unresolved. */
 const lines: readonly Line[] = zstdDecompressSync(readFileSync(GOLDEN))
   .toString()
   .trimEnd()
@@ -73,7 +73,7 @@ const lines: readonly Line[] = zstdDecompressSync(readFileSync(GOLDEN))
     return { n: last, ...line };
   });
 
-/** A segment of one batch, whose checksums and link are right. */
+/** A segment of one batch, with valid checksums and a valid link. */
 function written(records: readonly Line[]): string {
   const text = records.map((record) => encodeLine(JSON.stringify(record))).join('');
   const sha256 = createHash('sha256').update(text).digest('hex');
@@ -96,10 +96,10 @@ afterAll(() => {
 });
 
 const CRASH = /at .*\.ts:\d+|Cannot read properties|is not a function|is not iterable/;
-/** A line of a report that quotes a record: a machine that crashes on a changed event logs what the engine says. */
+/** A line of a report that quotes a record: a machine that crashes on a changed event logs the engine's error. */
 const QUOTED_RECORD = /^ +(?:(?:extra|missing|different): record|the log has |now comes ).*$/gm;
 
-/** Runs every command on what is in the file. */
+/** Runs every command on the content of the file. */
 async function answers(path = file): Promise<Readonly<Record<string, number>>> {
   const codes: Record<string, number> = {};
   for (const [name, command] of Object.entries(COMMANDS)) {
@@ -119,7 +119,7 @@ async function answers(path = file): Promise<Readonly<Record<string, number>>> {
 const HOSTILE = '\u001b]0;owned\u0007\r\n::error::forged\n##[error]forged\u202egnitser';
 const deep = (levels: number): unknown => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`);
 
-/** Each line of a turn has the one before twice: of thirty a gigabyte. */
+/** Each line of a turn contains the previous one twice, so thirty lines expand to a gigabyte. */
 function grow(records: Line[]): void {
   const at = records.findIndex(({ k }) => k === 'end');
   const n = records[at]!['n'] as number;
@@ -222,7 +222,7 @@ const VALUES: readonly unknown[] = [
   ['__proto__'],
 ];
 
-/** Changes, removes or doubles something somewhere in a line, or a line itself. */
+/** Changes, removes or doubles a part of a line, or a line. */
 function mutate(records: Line[], chance: SeededRandom): void {
   const below = (count: number): number => Math.floor(chance.next() * count);
   const at = below(records.length);

@@ -1,6 +1,6 @@
 /**
- * Seeded runs of a small system in a faulty world. Each must replay identically from its beginning and from a checkpoint
- * taken in the middle, and two runs of one seed must write the same journal.
+ * Seeded runs of a small system in a faulty world. Each must replay identically from its beginning and from a
+ * checkpoint in the middle, and two runs of one seed must write the same journal.
  */
 import { describe, expect, it } from 'vitest';
 import { Kernel } from '../../src/kernel/kernel.ts';

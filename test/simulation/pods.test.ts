@@ -1,6 +1,6 @@
 /**
- * Seeded chaos over the pods of a node: whatever goes wrong, nothing runs twice, and afterwards everything is as wanted
- * and nothing of anything else is left. `STATELET_SEEDS=1000` explores; these few are for every run.
+ * Seeded chaos with the pods of a node: whatever fails, nothing runs twice, and afterwards everything wanted exists and
+ * nothing else. `STATELET_SEEDS=1000` explores many seeds; every run has a few.
  */
 import { describe, expect, it } from 'vitest';
 import { chaos } from '../support/pods-chaos.ts';

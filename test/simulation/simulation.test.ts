@@ -1,4 +1,4 @@
-/** Seeded runs of a node in a cluster: whatever goes wrong, all rules hold, and afterwards all is as wanted. */
+/** Seeded runs of a node in a cluster: whatever fails, all rules hold, and afterwards the node has its wanted state. */
 import { describe, expect, it } from 'vitest';
 import { buildInfo } from '../../src/kernel/build-info.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';

@@ -1,4 +1,4 @@
-/** What axe has to say of a page: in both colour schemes, on a wide screen and on a narrow one. */
+/** The violations that axe finds on a page: in both colour schemes, on a wide screen and on a narrow one. */
 import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 
@@ -11,7 +11,7 @@ interface Found {
   readonly nodes: readonly { readonly target: readonly unknown[] }[];
 }
 
-/** Every violation of any level, by rule and element; empty when there is none. The page is wide again at the end. */
+/** The violations of every level, by rule and element. The page is wide again at the end. */
 export async function violations(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   const found: string[] = [];

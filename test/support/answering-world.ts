@@ -1,4 +1,4 @@
-/** A kernel around one machine, in a world that answers each operation from a table: the frame of machine transcripts. */
+/** A kernel with one machine, in a world that answers each operation from a table. */
 import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
 import type { JsonEvent } from '../../src/kernel/json.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
@@ -8,7 +8,7 @@ import { type AnyStateMachine, setup } from '../../src/kernel/xstate.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 import { VirtualTime } from './virtual-world.ts';
 
-/** An answer that takes so long. */
+/** An answer that takes this long. */
 interface Late {
   readonly afterMs: number;
   readonly result: EffectResult;
@@ -16,7 +16,10 @@ interface Late {
 
 type Answer = EffectResult | Late | 'stream';
 
-/** Answers by operation name: a value, an error, or a function of the input. A stream is `stream` and speaks by hand. */
+/**
+ * Answers by the name of the operation: a value, an error, or a function of the input. A `stream` emits what the test
+ * gives it.
+ */
 export type Answers = Readonly<Record<string, Answer | ((input: never) => Answer)>>;
 
 export const late = (afterMs: number, result: EffectResult): Late => ({ afterMs, result });
@@ -26,7 +29,7 @@ export const fail = (message: string, code?: string): EffectResult => ({
   error: { name: 'Error', message, retriable: false, ...(code ? { code } : {}) },
 });
 
-/** Boots `machine` as the only child of a parent that keeps what it is told, and lets the world answer at once. */
+/** Boots `machine` as the only child of a parent that keeps its messages; the world answers at once. */
 export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answers, siblings: readonly string[] = []) {
   const listener = setup({}).createMachine({ id: 'listener', on: { '*': {} } });
   const parent = setup({ actors: { subject: machine, listener } }).createMachine({
@@ -67,7 +70,7 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
   };
 }
 
-/** What the subject told others: `<to>: <event>`, without the plumbing of starting. */
+/** The messages of the machine to others: `<to>: <event>`, without those of its start. */
 const messages = (records: readonly KernelRecord[]) =>
   records.flatMap((record) =>
     record.k === 'message' && record.from === 'parent/subject' ? [{ to: record.to, ...record.event }] : [],

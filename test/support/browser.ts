@@ -1,4 +1,6 @@
-/** Chromium for tests of the page: with no network but the page's own, and everything that must not happen noted. */
+/**
+ * Chromium for tests of the page: it can reach only the page's server, and everything that must not happen is recorded.
+ */
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { patient } from './patience.ts';
@@ -8,10 +10,13 @@ const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
 const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
 export const { skip: noBrowser } = requirement('browser', missing);
 
-/** A machine that does other things draws late; what is not there then never is. */
+/** A busy machine draws late; what is missing after this time never appears. */
 export const PATIENCE_MS = patient(60_000);
 
-/** Chromium drops what is under way when an interface of the machine comes or goes, as sandboxes of other tests do. */
+/**
+ * Chromium aborts requests when an interface of the machine appears or disappears, as those of other tests' sandboxes
+ * do.
+ */
 const CUT_OFF = 'net::ERR_NETWORK_CHANGED';
 
 export const launch = (): Promise<Browser> =>
@@ -23,9 +28,9 @@ export const launch = (): Promise<Browser> =>
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Errors, warnings, and requests to any place but `origin`. */
+  /** Errors, warnings, and requests to other places than `origin`. */
   readonly complaints: string[];
-  /** Whether requests were dropped since this was asked last: the page is to be loaded again. */
+  /** Whether requests were aborted since the last call: then the page has to be loaded again. */
   readonly wasCutOff: () => boolean;
 }
 

@@ -1,4 +1,4 @@
-/** Real control groups for tests: a root of the test's own in every hierarchy, gone with all below when it ends. */
+/** Real control groups for tests: a root for each test in every hierarchy, removed with everything below at its end. */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { onTestFinished } from 'vitest';
 const MOUNT = '/sys/fs/cgroup';
 const HIERARCHIES = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids'];
 
-/** Why this machine has no cgroup v1 to make groups in; `null` when it has. */
+/** Why this machine has no cgroup v1 for tests; `null` if it has. */
 export function cgroupV1Available(): string | null {
   if (process.getuid?.() !== 0) return 'making control groups needs root';
   const missing = HIERARCHIES.filter((name) => !existsSync(join(MOUNT, name, 'cgroup.procs')));
@@ -27,7 +27,7 @@ process.once('exit', () => {
 });
 
 /**
- * Makes a new root group in every hierarchy of version 1, for `cgroupRoot`. What a test leaves of it goes when the
+ * Creates a root group in every hierarchy of version 1, for `cgroupRoot`. What remains of it is removed when the
  * process of the test ends.
  */
 export function makeCgroupRoot(): string {
@@ -43,7 +43,7 @@ export function makeCgroupRoot(): string {
   return path;
 }
 
-/** Removes the group and everything below it, deepest first; what still has processes stays. */
+/** Removes the group and everything below it, deepest first; groups with processes stay. */
 export function removeCgroupRoot(path: string): void {
   for (const folder of everywhere(path)) removeFolder(folder);
 }
@@ -56,7 +56,7 @@ function removeFolder(folder: string): void {
   try {
     rmdirSync(folder);
   } catch {
-    // Somebody is still in it: the next run of the test has a root of its own.
+    // The group still has a process: the next run of the test uses another root.
   }
 }
 
@@ -67,7 +67,7 @@ export function ownCgroupRoot(): string {
   return path;
 }
 
-/** What the kernel says of a group: `cpu.shares` of the hierarchy `cpu`; `null` when there is no such group. */
+/** The kernel's value for a group: `cpu.shares` of the hierarchy `cpu`; `null` if there is no such group. */
 export function cgroupValue(controller: string, path: string, file: string): string | null {
   const full = join(MOUNT, controller, path, file);
   return existsSync(full) ? readFileSync(full, 'utf8').trim() : null;

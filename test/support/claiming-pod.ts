@@ -1,4 +1,4 @@
-/** A pod of a cluster whose ResourceClaim is allocated by the test, on a node with or without the claim's driver. */
+/** A pod of a cluster with a ResourceClaim that the test allocates, on a node with or without the claim's driver. */
 import type { KernelOptions } from '../../src/kernel/kernel.ts';
 import { knownKind } from '../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from '../machines/charts/pods/cluster/support.ts';

@@ -1,7 +1,6 @@
 /**
- * The API server that the tests of the cluster tier run against: a real kube-apiserver with its etcd when
- * `KUBEBUILDER_ASSETS` names a folder that has both, the test API server otherwise. Tests use both in the same way,
- * over the network.
+ * The API server for the tests of the cluster tier: a real kube-apiserver with its etcd if `KUBEBUILDER_ASSETS` names a
+ * folder with both, otherwise the test API server. Tests use both in the same way, over the network.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,21 +15,21 @@ import { Rest } from './rest.ts';
 
 export interface Cluster {
   readonly isReal: boolean;
-  /** Of `v1.36`: 36. */
+  /** 36 for `v1.36`. */
   readonly minor: number;
   readonly url: string;
-  /** Of those who may ask the nodes. */
+  /** The authority of clients that may send requests to the nodes. */
   readonly caFile: string;
-  /** As its administrator. */
+  /** Requests as the cluster's administrator. */
   readonly admin: ClusterAdmin;
-  /** Signs a CertificateSigningRequest that was approved, if kube-controller-manager would. */
+  /** Signs an approved CertificateSigningRequest, if kube-controller-manager would. */
   sign(name: string): Promise<void>;
-  /** Path of a kubeconfig with a client certificate of this user. */
+  /** The path of a kubeconfig with a client certificate for this user. */
   kubeconfig(user?: string, options?: ClusterUser): Promise<string>;
   close(): Promise<void>;
 }
 
-/** Why there is no real API server here, or null. */
+/** Why there is no real API server here; null if there is one. */
 export function realClusterMissing(): string | null {
   const assets = process.env['KUBEBUILDER_ASSETS'];
   if (!assets) return 'KUBEBUILDER_ASSETS does not name a folder with etcd and kube-apiserver';
@@ -49,7 +48,7 @@ export async function startCluster(): Promise<Cluster> {
       url: server.url,
       caFile: server.caFile,
       admin: new ClusterAdmin(rest),
-      // The test API server does so by itself.
+      // The test API server signs by itself.
       sign: (name) => ('signer' in server ? Promise.resolve() : sign(rest, server.authority, name)),
       kubeconfig: (user, options) => server.kubeconfig(user, options),
       close: () => server.close(),
@@ -63,7 +62,7 @@ export async function startCluster(): Promise<Cluster> {
 const CSRS = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 const CERTIFICATE_MS = 3_600_000;
 
-/** As kube-controller-manager, which is not there. */
+/** Signs in place of kube-controller-manager, which does not run. */
 async function sign(rest: Rest, authority: Authority, name: string): Promise<void> {
   const csr = (await rest.get(`${CSRS}/${name}`)) as unknown as ApiObject;
   const why = signerRefusal(csr);
@@ -74,7 +73,7 @@ async function sign(rest: Rest, authority: Authority, name: string): Promise<voi
   await rest.put(`${CSRS}/${name}/status`, { ...csr, status });
 }
 
-/** What came with which version, newest first, for a build that does not say which one it is. */
+/** The first minor version with each feature, newest first, for a build that does not report its version. */
 const SINCE: readonly (readonly [string, number])[] = [
   ['pods/resize', 33],
   ['pods/ephemeralcontainers', 25],
@@ -106,7 +105,7 @@ class ClusterAdmin {
     return (await this.rest.list(`/api/v1/namespaces/default/${resource}`, {})).items;
   }
 
-  /** What is gone already is no failure. */
+  /** A missing object is not an error. */
   async delete(resource: string, name: string, gracePeriodSeconds: number): Promise<void> {
     await this.rest.ensureDeleted(`/api/v1/namespaces/default/${resource}/${name}`, { gracePeriodSeconds });
   }

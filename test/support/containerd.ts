@@ -1,9 +1,10 @@
 /**
- * A containerd of the test's own: own root, state, socket, bridge and cgroup, and nothing left of it after `close()`.
+ * A separate containerd for a test, with its own root, state, socket, bridge and cgroup; `close()` leaves nothing of
+ * it.
  *
  * The machine's containerd, if it runs, is not touched. The images of test/support/image.ts are imported.
- * `STATELET_CONTAINERD` names a folder with the programs of another version (containerd, its shim, ctr) to take, but for
- * recordings in which the system's containerd speaks.
+ * `STATELET_CONTAINERD` names a folder with the programs of another version (containerd, its shim, ctr); only
+ * recordings with texts of the system's containerd ignore it.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -27,36 +28,36 @@ const CGROUP_ROOT = '/sys/fs/cgroup';
 const READY_TIMEOUT_MS = patient(120_000);
 /** How long containerd may take to end after SIGTERM. */
 const STOP_TIMEOUT_MS = patient(10_000);
-/** How long a process may take to be gone after SIGKILL. */
+/** The time limit for the end of a process after SIGKILL. */
 const KILL_TIMEOUT_MS = patient(60_000);
 const POLL_MS = 25;
-/** Each starts a process; a hundred one after another take minutes on a busy machine. */
+/** Each one starts a process; one after the other, a hundred would take minutes on a busy machine. */
 const KILLS_AT_ONCE = 4;
 
 export interface Containerd {
   /** `unix:///…` */
   readonly endpoint: string;
-  /** Root of all files of this containerd; removed by `close`. */
+  /** The root of all files of this containerd; removed by `close`. */
   readonly directory: string;
-  /** Present, with every applet of busybox. */
+  /** The image exists, and has every applet of busybox. */
   readonly image: string;
   /** For `cgroup_parent` of sandboxes; removed by `close`. */
   readonly cgroupParent: string;
   readonly pid: number;
-  /** Where containerd writes its log. */
+  /** The file with containerd's log. */
   readonly logFile: string;
   ctr(...args: readonly string[]): Promise<string>;
-  /** SIGKILL and, after a while, a new process on the same socket and state, as after a crash. */
+  /** SIGKILL and, after this time, a new process with the same socket and state, as after a crash. */
   restart(awayMs?: number): Promise<void>;
-  /** As when the machine loses power and comes back: every process ends at once, and what lay in memory is gone. */
+  /** As after a loss of power: every process ends at once, and the content of memory is lost. */
   reset(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Whose containerd: the one that `STATELET_CONTAINERD` names, or the system's in any case. */
+/** The containerd that `STATELET_CONTAINERD` names, or always the system's. */
 type Programs = 'chosen' | 'system';
 
-/** Where programs are looked for, by us and by containerd, which looks for its shim. */
+/** Folders of programs, for the tests and for containerd, which looks for its shim. */
 const PATHS: Readonly<Record<Programs, string>> = {
   chosen: pathOf(process.env['STATELET_CONTAINERD'], process.env['PATH'], '/usr/sbin', '/sbin'),
   system: pathOf(process.env['PATH'], '/usr/sbin', '/sbin'),
@@ -80,7 +81,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Why no containerd can be started here; `null` when it can. */
+/** Why no containerd can be started here; `null` if it can. */
 export function containerdAvailable(): string | null {
   if (process.platform !== 'linux') return `containerd needs Linux, this is ${process.platform}`;
   if (process.getuid?.() !== 0) return 'containerd needs root';
@@ -155,7 +156,7 @@ const network = ({ directory, id, bridge, subnet }: Layout) => ({
 
 async function prepare(programs: Programs): Promise<Layout> {
   const id = randomBytes(4).toString('hex');
-  // Not below tmpdir(): the path of a socket may have 107 characters.
+  // Not below tmpdir(), because the path of a socket has at most 107 characters.
   const directory = await mkdtemp(`/tmp/statelet-${id}-`);
   const layout = {
     directory,
@@ -167,7 +168,7 @@ async function prepare(programs: Programs): Promise<Layout> {
     programs,
   };
   await mkdir(join(directory, 'cni'));
-  // Both its own, so that a test can put programs of its own in their place.
+  // Folders of their own, so that a test can replace their programs.
   await mkdir(join(directory, 'cni-bin'));
   for (const name of CNI_PLUGINS) await symlink(join(CNI_BIN, name), join(directory, 'cni-bin', name));
   await mkdir(join(directory, 'bin'));
@@ -177,7 +178,7 @@ async function prepare(programs: Programs): Promise<Layout> {
   return layout;
 }
 
-/** Ends a wait that nothing else ends. */
+/** Waits for something that no other event ends. */
 async function until(what: string, timeoutMs: number, isTrue: () => Promise<boolean>): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!(await isTrue())) {
@@ -226,7 +227,7 @@ class OwnContainerd implements Containerd {
     return stdout;
   }
 
-  /** Serving, with the CRI part loaded and the images known. */
+  /** Waits until containerd serves with its CRI part, and has the images. */
   async ready(): Promise<void> {
     await until('containerd answers', READY_TIMEOUT_MS, async () => {
       if (this.#hasEnded()) throw new Error(`containerd ended: ${await readFile(this.logFile, 'utf8')}`);
@@ -260,7 +261,7 @@ class OwnContainerd implements Containerd {
     await this.ready();
   }
 
-  /** Containers die first, so that their shims and mounts can be removed; then containerd, then what they left. */
+  /** Ends the containers first, so that their shims and mounts can be removed; then containerd, then the leftovers. */
   async close(): Promise<void> {
     const limit = pLimit(KILLS_AT_ONCE);
     const kill = (id: string) => succeeds(this.ctr('tasks', 'kill', '--all', '--signal', 'SIGKILL', id));
@@ -302,7 +303,10 @@ class OwnContainerd implements Containerd {
   }
 }
 
-/** A shim is its own session; it names the socket of the containerd that started it. */
+/**
+ * Ends the shims, which are sessions of their own: each has the socket of the containerd that started it in its
+ * arguments.
+ */
 async function killShims(socket: string): Promise<void> {
   const shims: string[] = [];
   for (const entry of await readdir('/proc')) {
@@ -312,20 +316,20 @@ async function killShims(socket: string): Promise<void> {
   await killAll(shims);
 }
 
-/** Until they are gone: what they hold and write would keep folders and mounts from being removed. */
+/** Waits until the processes are gone, because their open files would keep folders and mounts from being removed. */
 async function killAll(pids: readonly string[]): Promise<void> {
   for (const pid of pids) {
     try {
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // It has ended by itself.
+      // The process has ended by itself.
     }
   }
   const areGone = async () => (await Promise.all(pids.map(commandOf))).every((command) => command === '');
   await until('what was killed is gone', KILL_TIMEOUT_MS, areGone);
 }
 
-/** The arguments, each with a NUL at its end; empty when there is no such process, or nothing but its exit code. */
+/** The arguments, each followed by NUL; empty if there is no such process, or only its exit code is left. */
 const commandOf = (pid: string): Promise<string> =>
   /^\d+$/.test(pid) ? readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : Promise.resolve('');
 
@@ -336,7 +340,7 @@ async function unmountBelow(directory: string): Promise<void> {
   }
 }
 
-/** The group in each hierarchy, deepest first: only an empty one can be removed. */
+/** Removes the group in each hierarchy, deepest first, because only an empty one can be removed. */
 async function removeCgroups(parent: string): Promise<void> {
   const hierarchies = await readdir(CGROUP_ROOT);
   for (const base of [CGROUP_ROOT, ...hierarchies.map((name) => join(CGROUP_ROOT, name))]) {
@@ -350,7 +354,9 @@ async function removeCgroup(path: string): Promise<void> {
   await succeeds(rmdir(path));
 }
 
-/** The CNI library keeps each result in a place of the machine; those of our network namespaces name our directory. */
+/**
+ * Removes the results that the CNI library stores for our network namespaces; they contain the name of our directory.
+ */
 async function removeNetworkResults(directory: string): Promise<void> {
   for (const name of await readdir(CNI_RESULTS).catch(() => [])) {
     const file = join(CNI_RESULTS, name);
@@ -359,7 +365,7 @@ async function removeNetworkResults(directory: string): Promise<void> {
   }
 }
 
-/** Starts one; `containerdAvailable()` must have said that it can. */
+/** Starts a containerd; requires that `containerdAvailable()` returned null. */
 export async function startContainerd(programs: Programs = 'chosen'): Promise<Containerd> {
   const containerd = new OwnContainerd(await prepare(programs));
   try {

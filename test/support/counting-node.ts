@@ -1,4 +1,4 @@
-/** A node that counts what its pods ask for, and the pods that an API server gives to it. */
+/** A node that counts the resources of its pods, and the pods that an API server assigns to it. */
 
 import type { Container, Pod, PodSpec } from '../../src/machines/model/api/pod.ts';
 import { withDefaults } from '../../src/machines/model/pods/defaults.ts';
@@ -14,7 +14,7 @@ export const ADMISSION: NonNullable<NodeSettings['admission']> = {
   appArmor: false,
 };
 
-/** Such a node, booted, with the image `app:1`. */
+/** The booted node, with the image `app:1`. */
 export function bootCountingNode(change: Partial<NodeSettings> = {}): PodsNode {
   const node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...change } });
   node.world.runtime.images.set('app:1', image('app:1'));
@@ -24,7 +24,7 @@ export function bootCountingNode(change: Partial<NodeSettings> = {}): PodsNode {
 
 type Spec = Partial<PodSpec> & { readonly containers: readonly Container[] };
 
-/** A pod as the API server would have it: its name is its uid. */
+/** A pod in the form of the API server, with its name as uid. */
 export const apiPod = (uid: string, spec: Spec, generation = 1): Pod => ({
   apiVersion: 'v1',
   kind: 'Pod',

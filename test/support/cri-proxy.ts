@@ -1,9 +1,9 @@
 /**
- * A CRI endpoint between an agent and a runtime: passes every call on byte by byte, writes down what was asked and
- * answered, and lets a test interfere with calls, streams and connections.
+ * A CRI endpoint between an agent and a runtime: forwards every call byte by byte, records requests and answers, and
+ * lets a test interfere with calls, streams and connections.
  *
- * Invariants: without an interference the runtime's answers, errors and cancellations reach the agent as they are; a
- * record exists from the moment in which the agent asked, so that calls are in the order of their start.
+ * Invariants: without an interference, the runtime's answers, errors and cancellations reach the agent unchanged; a
+ * record exists from the beginning of its call, so that calls are in the order of their start.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,33 +11,33 @@ import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 
-/** Longer messages than any test has. */
+/** For messages longer than any test has. */
 const UNLIMITED = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
 const SERVICES = ['runtime.v1.RuntimeService', 'runtime.v1.ImageService', 'containerd.services.events.v1.Events'];
 
-/** The contract's fields, as its text names them; what has its default is absent. */
+/** The fields of the contract with their names; a field with its default is absent. */
 export type Message = Readonly<Record<string, unknown>>;
 
 export interface RecordedCall {
   readonly method: string;
   readonly request: Message;
   readonly startedAtMs: number;
-  /** Absent while it is under way. */
+  /** Absent while the call is under way. */
   endedAtMs?: number;
-  /** Status of gRPC: 0 is success. */
+  /** The status of gRPC: 0 is success. */
   code?: number;
-  /** Of an error. */
+  /** The message of an error. */
   message?: string;
-  /** What the runtime answered, also when the agent did not get it. */
+  /** The runtime's answer, even if the agent did not get it. */
   response?: Message;
 }
 
-/** Decides what becomes of one call; `forward` asks the runtime, as often as it is called. */
+/** Decides the result of one call; `forward` calls the runtime, once for each use. */
 export type Interference = (call: RecordedCall, forward: () => Promise<Buffer>) => Promise<Buffer>;
-/** Decides what becomes of one message of a stream; `send` gives it to the agent, as often as it is called. */
+/** Decides what happens to one message of a stream; `send` gives it to the agent, once for each use. */
 export type StreamInterference = (method: string, message: Buffer, send: (message: Buffer) => void) => void;
 
-/** An answer that is an error of gRPC. */
+/** An answer that is a gRPC error. */
 export class ProxyRefusal extends Error {
   readonly code: grpc.status;
   readonly details: string;
@@ -79,9 +79,9 @@ export class CriProxy {
     this.#runtime = new grpc.Client(runtimeEndpoint, grpc.credentials.createInsecure(), UNLIMITED);
   }
 
-  /** Stands before the runtime at `runtimeEndpoint` (`unix:///…`). */
+  /** Starts a proxy for the runtime at `runtimeEndpoint` (`unix:///…`). */
   static async start(runtimeEndpoint: string): Promise<CriProxy> {
-    // Not below tmpdir(): the path of a socket may have 107 characters.
+    // Not below tmpdir(), because the path of a socket has at most 107 characters.
     const proxy = new CriProxy(await mkdtemp('/tmp/statelet-cri-proxy-'), runtimeEndpoint);
     await proxy.listen();
     return proxy;
@@ -109,7 +109,7 @@ export class CriProxy {
     this.#server = server;
   }
 
-  /** As a crash of the runtime: connections break, the socket refuses; `listen` ends it. */
+  /** As after a crash of the runtime: connections break, the socket refuses; `listen` ends it. */
   stopListening(): void {
     this.#server?.forceShutdown();
     this.#server = undefined;
@@ -164,7 +164,7 @@ export class CriProxy {
     callback(null, reply);
   }
 
-  /** With the agent's deadline, and given up when the agent gives up. */
+  /** Forwards with the agent's deadline, and cancels when the agent cancels. */
   #forward(
     record: RecordedCall,
     { path, responseDeserialize }: Definition,

@@ -1,4 +1,4 @@
-/** The daemon as a user starts it: a process of its own, in folders of its own, watched from outside. */
+/** The daemon as a user starts it: a separate process with folders of its own, observed from outside. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   existsSync,
@@ -21,16 +21,16 @@ import { isEmulated, patient } from './patience.ts';
 import { freePort } from './ports.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** The command, to be run by Node. */
+/** The command that Node runs. */
 export const STATELET = join(ROOT, 'src/bin/statelet.js');
 
 export interface DaemonOptions {
-  /** Without one, the embedded runtime (an endpoint where nothing is). */
+  /** Without an endpoint, the embedded runtime is used: the default endpoint does not exist. */
   readonly endpoint?: string;
-  /** More lines of the configuration file. */
+  /** Further lines of the configuration file. */
   readonly configuration?: string;
   readonly flags?: readonly string[];
-  /** A command that becomes the daemon, whose own command line follows. */
+  /** A command that starts the daemon, followed by the daemon's own command line. */
   readonly within?: readonly string[];
 }
 
@@ -39,34 +39,34 @@ interface OnceOptions {
   readonly podLogs?: string;
 }
 
-/** A command that should end by itself and has not. */
+/** The time limit of a command that ends by itself. */
 const ONCE_TIMEOUT_MS = patient(180_000);
 
-/** Of a command: a replay that differs shows whole records. */
+/** The limit for the output of a command: a replay with a difference prints whole records. */
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 
 /** A start takes a second; sixty of them on two busy cores have taken half a minute. */
 const STARTING_LIMIT_MS = 120_000;
 /** What takes a second has taken half a minute beside other tests. */
 const PATIENCE_MS = 60_000;
-/** What still runs of a pod may write a last line of its log meanwhile. */
+/** Containers that still run may write a last line of their logs meanwhile. */
 const REMOVED = { recursive: true, force: true, maxRetries: 10, retryDelay: 100 } as const;
 /** An end takes a second or two, and five more for containers that do not stop; a minute is a hang. */
 const ENDING_LIMIT_MS = 45_000;
-/** Of a node that serves nothing: a port has to be named. */
+/** The port of a node that serves nothing, which requires a number nevertheless. */
 const UNUSED_PORT = 10_250;
 /**
- * Of a request to the runtime. An emulated machine starts a container with a hundredth of a CPU, or twenty at once, in
- * minutes.
+ * The time limit of a request to the runtime. An emulated machine needs minutes to start a container with a hundredth
+ * of a CPU, or twenty at once.
  */
 const SLOW_RUNTIME = isEmulated ? 'runtimeRequestTimeout: 20m' : '';
-/** How every test node is called. */
+/** The name and address of every test node. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
-/** Between two polls: a share of the time that was waited, so that a long wait takes no work from what it awaits. */
+/** The pause between two polls is a share of the time that has passed, so that a long wait uses little CPU. */
 const [POLL_SHARE, POLL_MIN_MS, POLL_MAX_MS] = [0.15, 20, 250];
 
-/** Polls until `probe` gives something; fails with `what` when it does not. */
+/** Polls until `probe` returns a value; after the time limit it fails with `what`. */
 export async function eventually<T>(
   what: string,
   probe: () => T | Promise<T>,
@@ -90,7 +90,10 @@ export async function eventually<T>(
   }
 }
 
-/** Where each agent of this machine leaves links to logs. Those of pods that are left lead nowhere when a node is gone. */
+/**
+ * Every agent of this machine leaves links to logs here. When a node is removed, the links of its remaining pods are
+ * dangling.
+ */
 const LOG_LINKS = '/var/log/containers';
 
 function removeLinksInto(folder: string): void {
@@ -99,7 +102,7 @@ function removeLinksInto(folder: string): void {
   for (const link of links) if (leadsInto(link, folder)) rmSync(link, { force: true });
 }
 
-/** Another node's link may be gone meanwhile. */
+/** A link of another node may disappear meanwhile. */
 function leadsInto(link: string, folder: string): boolean {
   try {
     return readlinkSync(link).startsWith(`${folder}/`);
@@ -115,15 +118,15 @@ export class TestNode {
   readonly rootDir = join(this.directory, 'root');
   readonly journal = join(this.rootDir, 'journal');
   readonly logs = join(this.directory, 'logs');
-  /** Of this node alone: what is left below it belongs to nobody else. */
+  /** Only for this node, so that everything left below it is the node's. */
   readonly cgroupRoot: string;
   healthzPort = 0;
-  /** Of the node's own API. */
+  /** The port of the node's own API. */
   port = 0;
   visualizerPort = 0;
   private daemon: ChildProcess | undefined;
   private output = '';
-  /** Of the daemons before this one. */
+  /** The output of the daemons before this one. */
   private earlier = '';
   private readonly options: DaemonOptions;
 
@@ -133,7 +136,7 @@ export class TestNode {
     mkdirSync(this.manifests);
   }
 
-  /** Starts a daemon; resolves when /healthz answers. Returns milliseconds from exec to the answer. */
+  /** Starts a daemon; resolves when /healthz answers, with the milliseconds from exec to the answer. */
   async start(extra: readonly string[] = [], environment: Readonly<Record<string, string>> = {}): Promise<number> {
     this.healthzPort = await freePort();
     this.port = await freePort();
@@ -166,7 +169,7 @@ export class TestNode {
     return performance.now() - before;
   }
 
-  /** A whole `statelet <verb>` with this node's configuration that ends by itself. */
+  /** Runs `statelet <verb>` with this node's configuration until it ends by itself. */
   async once(
     verb: string,
     extra: readonly string[] = [],
@@ -252,7 +255,7 @@ ${configuration}
     return ended;
   }
 
-  /** Writes a manifest by atomic rename. */
+  /** Writes a manifest by an atomic rename. */
   write(name: string, content: string | object): void {
     const text = typeof content === 'string' ? content : JSON.stringify(content);
     const hidden = join(this.manifests, `.${name}`);
@@ -264,7 +267,7 @@ ${configuration}
     rmSync(join(this.manifests, name));
   }
 
-  /** What an actor knows, through the visualizer's API; null when there is no such actor. */
+  /** The context of an actor, by the visualizer's API; null if there is no such actor. */
   async context(address: string): Promise<Record<string, unknown> | null> {
     const url = `http://127.0.0.1:${this.visualizerPort}/api/actor?address=${encodeURIComponent(address)}`;
     const token = readFileSync(join(this.rootDir, 'visualizer.token'), 'utf8').trim();
@@ -274,7 +277,7 @@ ${configuration}
     return context === undefined ? null : (JSON.parse(context) as Record<string, unknown>);
   }
 
-  /** `statelet <verb> <journal> …` as a process. */
+  /** Runs `statelet <verb> <journal> …` as a process. */
   statelet(...argv: string[]): { code: number; stdout: string; stderr: string } {
     const { status, stdout, stderr } = spawnSync(process.execPath, [STATELET, ...argv], {
       encoding: 'utf8',
@@ -283,18 +286,18 @@ ${configuration}
     return { code: status ?? -1, stdout, stderr };
   }
 
-  /** No process reads it: those that race with the node are not to take its time. */
+  /** Reads the file in this process: a command would take CPU time of a node in a race. */
   containerLog(pod: string, container: string): string {
     const files = globSync(join(this.logs, `*_${pod}-node1_*`, container, '*.log'));
     return files.toSorted().map(textIfThere).join('');
   }
 
-  /** What is mounted below the root directory, which is a mount itself, the last mounted first. */
+  /** The mounts below the root directory, which is a mount itself, the last one first. */
   async mounts(): Promise<readonly string[]> {
     return (await mountsBelow(this.rootDir)).filter((point) => point !== this.rootDir);
   }
 
-  /** The embedded runtime ends its containers only when its daemon is interrupted. */
+  /** The daemon of the embedded runtime ends its containers only on SIGINT. */
   async close(): Promise<void> {
     await this.end(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
     if ((await mountsBelow(this.rootDir)).includes(this.rootDir)) systemCalls()!.unmount(this.rootDir);
@@ -309,7 +312,7 @@ ${configuration}
     console.log(`kept ${this.directory}`);
   }
 
-  /** A daemon that does not end is no reason to wait for ever, but one to fail. */
+  /** If the daemon does not end, the test fails instead of waiting for ever. */
   private async end(signal: NodeJS.Signals): Promise<void> {
     let hasEnded = false;
     const ended = this.stop(signal).finally(() => (hasEnded = true));
@@ -321,7 +324,7 @@ ${configuration}
   }
 }
 
-/** A pod of one container that runs `script` in a shell. */
+/** A pod with one container that runs `script` in a shell. */
 export const shellPod = (name: string, image: string, script: string, spec: object = {}) => ({
   apiVersion: 'v1',
   kind: 'Pod',
@@ -333,12 +336,12 @@ export const shellPod = (name: string, image: string, script: string, spec: obje
   },
 });
 
-/** Sleeps until told to end, at once. */
+/** Sleeps until the stop signal, and then ends at once. */
 export const SLEEP = "trap 'exit 0' TERM; sleep 3600 & wait";
 
 export const readText = (path: string): string => readFileSync(path, 'utf8');
 
-/** What is removed meanwhile has none. */
+/** Empty for a file that is removed meanwhile. */
 function textIfThere(path: string): string {
   try {
     return readText(path);

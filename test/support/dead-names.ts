@@ -1,6 +1,6 @@
 /**
- * A name server that hears every question and answers none, and a process that asks only it: the resolver waits for it
- * for a minute and a half, and in emulation as long as glibc may, seven minutes and a half.
+ * A name server that receives every query and answers none, and a process that uses only this server: the resolver
+ * waits for it for a minute and a half, and in emulation for glibc's maximum of seven minutes and a half.
  */
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
@@ -8,19 +8,19 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isEmulated } from './patience.ts';
 
-/** The longest that glibc allows for one question. */
+/** glibc's maximum for one query. */
 const TIMEOUT_SECONDS = 30;
-/** How often it is asked of how many servers. Of three, the second has 20 seconds to answer and the third one 40. */
+/** Attempts, and servers for each. Of three servers, the second has 20 seconds to answer and the third one 40. */
 const [ATTEMPTS, SERVERS] = isEmulated ? [5, 3] : [3, 1];
-/** How long a lookup takes that is waited for. */
+/** The duration of a lookup that is not cancelled. */
 export const LOOKUP_MS = TIMEOUT_SECONDS * ATTEMPTS * SERVERS * 1_000;
 
-/** Why no names can be dead here; `null` when they can. */
+/** Why names cannot fail here; `null` if they can. */
 export const deadNamesAvailable = (): string | null =>
   process.getuid?.() === 0 ? null : 'a name server and a mount namespace need root';
 
 export class DeadNames {
-  /** Questions that came. */
+  /** The number of queries. */
   questions = 0;
   readonly #socket: Socket;
   readonly #file: string;
@@ -43,7 +43,7 @@ export class DeadNames {
     return new DeadNames(socket, file);
   }
 
-  /** What makes a process of a command line that follows, with these names and no others. */
+  /** A command that runs the command line after it with these names only. */
   get within(): readonly string[] {
     return ['unshare', '--mount', 'sh', '-c', 'mount --bind "$0" /etc/resolv.conf && exec "$@"', this.#file];
   }

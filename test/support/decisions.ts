@@ -1,8 +1,8 @@
 /**
- * What it takes to start a pod, counted and not timed: the same on every machine, whatever runs beside it.
+ * The work for the start of a pod, counted instead of timed: the same on every machine, under any load.
  *
- * Invariant: counts begin after the node has come to rest and end a second after the last pod is ready, so they hold
- * what follows a start, too, and nothing of the node's own.
+ * Invariant: counts begin when the node is idle and end a second after the last pod is ready, so they include the work
+ * that follows a start, and none of the node's own.
  */
 import { Encoder } from '../../src/kernel/journal/encoder.ts';
 import { encodeLine } from '../../src/kernel/journal/line.ts';
@@ -17,19 +17,19 @@ export interface Decisions {
   readonly states: number;
   readonly requests: number;
   readonly criCalls: number;
-  /** Of the calls, those that only read. */
+  /** The calls that only read. */
   readonly criReads: number;
-  /** Of the lines as they are written, before they are compressed. */
+  /** The bytes of the lines before they are compressed. */
   readonly journalBytes: number;
-  /** Events that XState's machines took, and the steps that they made of them. */
+  /** The events that XState's machines received, and the steps that these caused. */
   readonly macrosteps: number;
   readonly microsteps: number;
-  /** Actors whose context was digested, once a turn, and of them those that an event had left as they were. */
+  /** The actors whose contexts were hashed, once per turn, and those of them that an event left unchanged. */
   readonly digested: number;
   readonly digestedUnchanged: number;
 }
 
-/** Records of one kind: how many, and the bytes of all their lines. */
+/** The records of one kind: their number, and the bytes of their lines. */
 interface Kind {
   readonly count: number;
   readonly bytes: number;
@@ -55,7 +55,7 @@ const REST_MS = 30_000;
 const AFTER_MS = 1_000;
 const INPUTS: ReadonlySet<string> = new Set(['in', 'timer', 'result']);
 
-/** Of so many equal pods that begin at once, what each of them took, and how often each kind of thing happened. */
+/** The work for each of several equal pods that start at once, and the number of records of each kind. */
 export function decisionsOf(pods: number): { readonly each: Decisions; readonly kinds: ReadonlyMap<string, Kind> } {
   const total: Counts = { ...NONE };
   const kinds = new Map<string, Kind>();
@@ -97,7 +97,7 @@ function countRequest(name: string, cls: string, total: Counts): void {
   if (cls === 'query') total.criReads++;
 }
 
-/** In few words what a record is about, without the names of pods. */
+/** A short text for a record, without the names of pods. */
 function kindOf(record: KernelRecord): string {
   const withoutPods = (address: string) => address.replaceAll(/pod-\d+/g, 'pod');
   if (record.k === 'effect' || record.k === 'result') return `${record.k} ${record.name}`;
@@ -107,7 +107,7 @@ function kindOf(record: KernelRecord): string {
   return record.k === 'state' ? `state ${withoutPods(record.at)}` : record.k;
 }
 
-/** The journal does not show what XState did in vain, so its inspection is counted on the way to the recorder. */
+/** The journal does not show steps without effect, so inspection events are counted on the way to the recorder. */
 function tapRecorder(node: PodsNode, total: Counts): void {
   const { recorder } = node.kernel as unknown as { readonly recorder: TurnRecorder };
   const inspected = recorder.inspected.bind(recorder);

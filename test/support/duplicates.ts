@@ -1,7 +1,7 @@
 /**
- * Finds code that is in two places: runs of equal lines, in time linear in what is read.
+ * Finds duplicated code: runs of equal lines, in time linear in the input.
  *
- * A line counts without its indentation; comments, empty lines and imports do not count.
+ * Indentation is ignored; comments, empty lines and imports do not count.
  */
 export interface Source {
   readonly path: string;
@@ -10,11 +10,11 @@ export interface Source {
 
 interface Line {
   readonly text: string;
-  /** In its file, from 1. */
+  /** The number of the line in its file, from 1. */
   readonly number: number;
 }
 
-/** `a.ts:10 and b.ts:20` for each place that repeats `size` lines or more of an earlier one. */
+/** `a.ts:10 and b.ts:20` for each place that repeats at least `size` lines of an earlier one. */
 export function duplicates(sources: readonly Source[], size: number): string[] {
   const first = new Map<string, { readonly path: string; readonly at: number; readonly number: number }>();
   const found: string[] = [];
@@ -46,5 +46,5 @@ function codeOf(source: string): Line[] {
     .filter((line) => line.text !== '');
 }
 
-/** Only the ends of its lines, so that what follows keeps its numbers. */
+/** Keeps the line breaks, so that the following lines keep their numbers. */
 const withoutText = (part: string): string => part.replace(/[^\n]/g, '');

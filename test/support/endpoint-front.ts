@@ -1,4 +1,4 @@
-/** Some endpoints of the node's API behind a port of their own, open to everybody. */
+/** Some endpoints of the node's API on a port of their own, without authentication. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { ApiServer } from '../../src/actors/server/http/api-server.ts';

@@ -1,9 +1,9 @@
-/** Starts that end with an error: what is wrong, the phase that finds it, and upstream's sentence. */
+/** Starts that end with an error: its reason, the phase that detects it, and upstream's text. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface FailingStart {
-  /** Given the node's folder, in which they may prepare what they name. */
+  /** Receives the node's folder, for files that the flags name. */
   readonly flags?: (directory: string) => readonly string[];
   readonly configuration?: string;
   readonly podLogs?: string;
@@ -16,7 +16,7 @@ export interface FailingStart {
 
 const RUN = 'failed to run Kubelet: ';
 
-/** By what is wrong with the machine or its configuration; each ends the daemon with exit code 1. */
+/** By what is wrong with the machine or its configuration; each of them ends the daemon with exit code 1. */
 export const FAILING_STARTS: Readonly<Record<string, FailingStart>> = {
   'an invalid configuration': {
     configuration: 'maxPods: -1',

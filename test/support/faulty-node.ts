@@ -1,7 +1,7 @@
 /**
- * A node whose runtime, connection and process a test can hurt, and the promises that it must keep nevertheless.
+ * A node with faults in its runtime, connection or process, and the promises that it must keep nevertheless.
  *
- * The daemon speaks to containerd through a proxy; the test looks at containerd past it.
+ * The daemon calls containerd through a proxy; the test calls containerd directly.
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,12 +17,12 @@ import { patient } from './patience.ts';
 const CALL = { timeoutMs: patient(120_000) };
 const UID_LABEL = 'io.kubernetes.pod.uid';
 const NAME_LABEL = 'io.kubernetes.pod.name';
-/** Descriptors of a daemon, and of each of its pods; a leak has more. */
+/** The limits of a daemon's descriptors, and of those for each of its pods; a leak exceeds them. */
 const [DESCRIPTORS_MAX, DESCRIPTORS_PER_POD_MAX] = [200, 3];
-/** A busy machine, and a back-off of a start that failed. */
+/** For a busy machine, and for the back-off of a failed start. */
 const PATIENCE_MS = 120_000;
 
-/** A pod that has nothing to do with any fault: nothing may happen to it. */
+/** A pod that is not involved in any fault: nothing may happen to it. */
 export const BYSTANDER = 'bystander';
 
 interface Named {
@@ -61,7 +61,7 @@ export class FaultyNode extends ObservedNode {
     return node;
   }
 
-  /** Takes away every manifest but the bystander's. */
+  /** Removes every manifest except the bystander's. */
   removeOthers(): void {
     for (const file of readdirSync(this.manifests)) if (file !== `${BYSTANDER}.json`) this.remove(file);
   }
@@ -70,7 +70,7 @@ export class FaultyNode extends ObservedNode {
     return this.#direct;
   }
 
-  /** By its sandbox, so that it is found among any number of pods. */
+  /** Finds the pod by its sandbox, because there may be many pods. */
   override async status(pod: string): Promise<PodStatus | null> {
     const filter = { label_selector: { [NAME_LABEL]: `${pod}-node1` } };
     const { items } = await this.client.call('ListPodSandbox', { filter }, CALL);
@@ -79,7 +79,7 @@ export class FaultyNode extends ObservedNode {
     return (actor?.['status'] as PodStatus | undefined) ?? null;
   }
 
-  /** The pod that a call is about, by the name of its manifest; empty for a call about none. */
+  /** The pod of a call, by the name of its manifest; empty for a call without a pod. */
   podOf({ request }: RecordedCall): string {
     const config = (request['sandbox_config'] ?? request['config']) as Named | undefined;
     if (config?.metadata?.name !== undefined) return config.metadata.name.replace(/-node1$/, '');
@@ -90,7 +90,7 @@ export class FaultyNode extends ObservedNode {
     return made === undefined || made.request === request ? '' : this.podOf(made);
   }
 
-  /** Ends the first process of each running container of these pods, all at once. */
+  /** Kills the first process of each running container of these pods, all at once. */
   async killContainers(pods: readonly string[]): Promise<void> {
     const pids = new Map<string, number>();
     for (const line of (await this.containerd.ctr('tasks', 'list')).split('\n').slice(1)) {
@@ -103,14 +103,14 @@ export class FaultyNode extends ObservedNode {
     }
   }
 
-  /** Calls that the daemon has made and that have no answer yet; streams are not among them. */
+  /** Calls of the daemon without an answer; without streams. */
   unanswered(): readonly RecordedCall[] {
     return this.proxy.calls.filter(({ endedAtMs }) => endedAtMs === undefined);
   }
 
   /**
-   * How often the runtime began a container, of one pod or of all; a start that it refused is tried again, and is none.
-   * An event shows that a container runs before the answer to its start has come, so answers are waited for.
+   * How often the runtime started a container, of one pod or of all; refused starts do not count. An event shows a
+   * running container before its start is answered, so this waits for answers.
    */
   async starts(pod?: string): Promise<number> {
     const calls = () => this.proxy.callsOf('StartContainer');
@@ -121,9 +121,9 @@ export class FaultyNode extends ObservedNode {
   }
 
   /**
-   * What holds after every fault, for the pods that are wanted, of so many containers each: each is shown ready (P4),
-   * runs once in one sandbox (P7), nobody else does (P6), only their folders are there (P9), and the daemon holds no more
-   * than it needs (P10).
+   * Checks what must hold after every fault for the wanted pods, which have the given number of containers each: each
+   * pod is shown as ready (P4) and runs once in one sandbox (P7), no other pod does (P6), only their folders exist
+   * (P9), and the daemon holds no more than it needs (P10).
    */
   async keepsPromises(wanted: readonly string[], containers = 1): Promise<void> {
     for (const pod of wanted) await this.untilReady(pod);
@@ -135,7 +135,7 @@ export class FaultyNode extends ObservedNode {
     );
   }
 
-  /** Ends the daemon and holds all that it wrote to verify and to replay to the same decisions (P11, P12). */
+  /** Ends the daemon, and checks that its journal verifies and replays to the same decisions (P11, P12). */
   async keepsItsWord(): Promise<void> {
     await this.stop();
     expect(this.journalFaults()).toEqual([]);
@@ -164,7 +164,7 @@ export class FaultyNode extends ObservedNode {
     );
   }
 
-  /** Uids that the runtime knows, also of what no longer runs. */
+  /** The uids that the runtime knows, including those of ended pods. */
   async uids(): Promise<readonly string[]> {
     const { items } = await this.client.call('ListPodSandbox', {}, CALL);
     return [...new Set(items.map(({ labels }) => labels[UID_LABEL] ?? ''))];

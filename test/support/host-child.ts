@@ -1,4 +1,4 @@
-/** Runs one host port in a process of its own: `node host-child.ts <operation> <input JSON> <ffi|programs> [then]`. */
+/** Runs one host port in a separate process: `node host-child.ts <operation> <input JSON> <ffi|programs> [then]`. */
 import { readFileSync } from 'node:fs';
 import { hostPorts } from '../../src/actors/host/index.ts';
 import type { Port } from '../../src/kernel/operation.ts';

@@ -1,4 +1,4 @@
-/** A service manager's end of sd_notify: a real datagram socket, which Node cannot make by itself. */
+/** The service manager's end of sd_notify: a real datagram socket, which Node itself does not support. */
 import { createRequire } from 'node:module';
 import { setTimeout as delay } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
@@ -12,7 +12,7 @@ const bind = libc.func('int bind(int fd, const void *address, uint32_t size)');
 const receive = libc.func('int64_t recv(int fd, void *buffer, size_t length, int flags)');
 const close = libc.func('int close(int fd)');
 
-/** Binds the name (a leading `@` makes it abstract) and collects what is sent to it. */
+/** Binds the name (a leading `@` makes it abstract) and collects the received datagrams. */
 export function datagramReceiver(address: string) {
   const fd: number = socket(AF_UNIX, SOCK_DGRAM_NONBLOCK, 0);
   onTestFinished(() => void close(fd));

@@ -1,4 +1,4 @@
-/** Exchanges two names in one step, as an attacker does: there is no moment at which either is missing. */
+/** Exchanges two names in one step, like an attacker: at no moment is either of them missing. */
 import { createRequire } from 'node:module';
 
 const AT_FDCWD = -100;

@@ -1,4 +1,4 @@
-/** Drives ports the way the kernel does: one call with its signal, and what it emitted in order. */
+/** Calls ports as the kernel does: a call with its signal, and its emitted items in order. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { onTestFinished } from 'vitest';
 import type { JsonEvent } from '../../src/kernel/json.ts';
 import type { InputOf, ItemOf, Operation, OutputOf, Port } from '../../src/kernel/operation.ts';
 
-/** A folder of its own for one test, removed afterwards. */
+/** A folder for one test, removed afterwards. */
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'statelet-host-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -27,7 +27,7 @@ export class OpenStream<Item> {
   readonly items: Item[] = [];
   readonly #abort = new AbortController();
   #changed: () => void = () => {};
-  /** Settles when the port is finished. */
+  /** Settles when the call has ended. */
   readonly ended: Promise<unknown>;
 
   constructor(start: (signal: AbortSignal, emit: (item: Item) => void) => Promise<unknown>) {
@@ -43,7 +43,7 @@ export class OpenStream<Item> {
     return this.items.at(-1);
   }
 
-  /** The first item for which `wanted` holds, already said or still to come. */
+  /** The first item for which `wanted` is true, emitted already or later. */
   async until(wanted: (item: Item) => boolean, withinMs = 30_000): Promise<Item> {
     const giveUpAt = Date.now() + withinMs;
     for (;;) {

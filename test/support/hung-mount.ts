@@ -1,6 +1,5 @@
 /**
- * A file system that never answers: FUSE whose other side is open and reads nothing. Every call into it hangs until it
- * is let go.
+ * A file system that never answers: FUSE whose other side is open and reads nothing. Every call hangs until `letGo`.
  */
 import { execFile, spawn } from 'node:child_process';
 import { accessSync, closeSync, constants, mkdirSync, openSync } from 'node:fs';
@@ -9,7 +8,7 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 const FUSE = '/dev/fuse';
 
-/** Why nothing can hang here; `null` when it can. */
+/** Why nothing can hang here; `null` if it can. */
 export function hungMountsAvailable(): string | null {
   if (process.getuid?.() !== 0) return 'mounting needs root';
   try {
@@ -29,7 +28,7 @@ export class HungMount {
     this.#device = device;
   }
 
-  /** Mounts one at `path`, a folder that is made. */
+  /** Mounts a file system at `path`, a folder that is created. */
   static async at(path: string): Promise<HungMount> {
     mkdirSync(path, { recursive: true });
     const device = openSync(FUSE, 'r+');
@@ -45,7 +44,7 @@ export class HungMount {
     return new HungMount(path, device);
   }
 
-  /** Every call that hangs fails, and so do later ones. */
+  /** Every hanging call fails, and so do later ones. */
   letGo(): void {
     if (this.#device !== null) closeSync(this.#device);
     this.#device = null;

@@ -1,7 +1,7 @@
 /**
- * Container images without a registry: an OCI archive made of the machine's static busybox.
+ * Container images without a registry: an OCI archive built from the machine's static busybox.
  *
- * `localhost/bb:1` is a busybox with all its applets; `localhost/pause:1` has the same files and waits for the end, as
+ * `localhost/bb:1` is a busybox with all its applets; `localhost/pause:1` has the same files and waits for a signal, as
  * the first process of a sandbox must.
  */
 import { execFile } from 'node:child_process';
@@ -18,7 +18,7 @@ export const BUSYBOX_IMAGE = 'localhost/bb:1';
 export const PAUSE_IMAGE = 'localhost/pause:1';
 
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
-/** Ends on SIGTERM and takes in the orphans of a shared process namespace. */
+/** Ends on SIGTERM, and reaps the orphans of a shared process namespace. */
 const PAUSE_COMMAND = ['/bin/sh', '-c', "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"];
 const OCI = 'application/vnd.oci.image';
 

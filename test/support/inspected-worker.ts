@@ -1,6 +1,6 @@
 /**
- * Runs code in another process, or in its worker thread, through the inspector that Node opens on SIGUSR1: faults from inside,
- * for which the program has no door of its own.
+ * Runs code in another process or its worker thread, through the inspector that Node opens on SIGUSR1, for faults that
+ * no interface of the program can cause.
  */
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -22,7 +22,7 @@ export class InspectedWorker {
     socket.on('message', (data: Buffer) => this.#hear(JSON.parse(String(data)) as Message));
   }
 
-  /** `log` has what the process wrote: Node says there where its inspector listens. */
+  /** `log` returns the output of the process, in which Node reports the address of its inspector. */
   static async of(pid: number, log: () => string): Promise<InspectedWorker> {
     process.kill(pid, 'SIGUSR1');
     for (;;) {
@@ -40,7 +40,7 @@ export class InspectedWorker {
     return inspected;
   }
 
-  /** Evaluates in the worker that runs now, without waiting for what comes of it. Waits for a worker. */
+  /** Evaluates in the running worker, without waiting for the result. Waits for a worker. */
   async evaluate(expression: string): Promise<void> {
     while (this.#session === undefined) await pause(5);
     const message = JSON.stringify({ id: ++this.#lastId, method: 'Runtime.evaluate', params: { expression } });
@@ -52,7 +52,7 @@ export class InspectedWorker {
     this.#say('Runtime.evaluate', { expression });
   }
 
-  /** A process that ends waits for its inspector to be left. */
+  /** Disconnects, because a process that ends waits until its inspector is disconnected. */
   async close(): Promise<void> {
     if (this.#socket.readyState === WebSocket.CLOSED) return;
     const closed = once(this.#socket, 'close');

@@ -1,4 +1,7 @@
-/** Keeps the chains in the namespace it is started in: `node iptables-child.ts <period ms> [once]`; says each item. */
+/**
+ * Keeps the chains in the namespace in which it is started: `node iptables-child.ts <period ms> [once]`; prints each
+ * item.
+ */
 import { keepIptables } from '../../src/actors/host/kernel/iptables.ts';
 
 const [periodMs = '1000', mode = ''] = process.argv.slice(2);

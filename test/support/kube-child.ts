@@ -1,6 +1,6 @@
 /**
- * Gives up a write, at each moment from its call to its way onto the connection, and then a watch of the same
- * connection; ends by itself when nothing of that hangs.
+ * Cancels a write at each moment between its call and the connection, and then a watch on the same connection; ends by
+ * itself if nothing hangs.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bench, pod, pods, settings } from '../actors/kube/support.ts';

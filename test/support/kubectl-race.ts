@@ -1,9 +1,10 @@
 /**
- * kubectl before 1.34 listens to a WebSocket before it has made its streams, and throws away what came first
- * (kubernetes/kubernetes#131189): some of the output, or how the command ended. It says so, and then it is asked again.
+ * kubectl before 1.34 listens to a WebSocket before it has created its streams, and drops the first messages
+ * (kubernetes/kubernetes#131189): some of the output, or the status of the command. It reports this, and the command is
+ * then run again.
  */
 
-/** What it says of each message, with the end of the line. */
+/** kubectl's line for each dropped message, with the line break. */
 const LOST = /websocket\.go:\d+\] Unknown stream id \d, .*\r?\n/;
 
 const ATTEMPTS_MAX = 5;

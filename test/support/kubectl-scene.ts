@@ -1,6 +1,6 @@
 /**
  * A node with a real containerd in a cluster (test/support/cluster.ts), with pods of the recorded corpus on it, and the
- * judge of what kubectl says there.
+ * comparison of kubectl's output there with the recording.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,21 +24,21 @@ import {
 import { patient } from './patience.ts';
 import { ownAddress } from './ports.ts';
 
-/** A start takes a second; on two cores that thirty others use, one of ten pods has taken ten. */
+/** A start takes a second; on two cores with thirty other processes, one of ten pods has taken ten. */
 const STARTING_MS = 150_000;
-/** What the recorded node was configured with, as far as it shows. */
+/** The configuration of the recorded node, as far as it is visible. */
 const RECORDED =
   'enableControllerAttachDetach: false\nevictionHard: { memory.available: 100Mi }\nclusterDNS: [10.98.0.10]';
 
-/** How long something may take to be as recorded: the node waits up to ten seconds before it writes what can wait. */
+/** The time until the state is as recorded: the node delays some writes by up to ten seconds. */
 const SETTLING_MS = patient(30_000);
-/** Of what may be otherwise for good. */
+/** The same for commands that may differ for good. */
 const UNSETTLED_MS = 6_000;
 const POLL_EVERY_MS = 300;
 
 /**
- * kubectl's own race: after a deletion it gets the object, compares the uid, and only then lists and watches. What ended
- * and came again between the two, as a mirror pod does at once, it takes for the one that it waits for.
+ * kubectl's own race: after a deletion it gets the object, compares the uid, and then lists and watches. If an object
+ * ends and returns in between, as a mirror pod does, kubectl waits for the new one.
  */
 const RACES_MAX = 5;
 const hasMissedTheEnd = ({ argv }: Transcript, found: readonly string[]): boolean =>
@@ -48,11 +48,11 @@ const isQuery = ({ argv, exitCode, ended }: Transcript): boolean =>
   exitCode === 0 && ended === undefined && ['get', 'describe', 'logs'].includes(argv[0] ?? '');
 
 export interface SceneOptions {
-  /** Pods of the corpus that it needs. */
+  /** The pods of the corpus that it needs. */
   readonly pods: readonly string[];
   /** Further pods of its own. */
   readonly more?: (image: string) => readonly Manifest[];
-  /** Lines of `<pod> <phase> <ready containers>` that say that it can begin. */
+  /** Lines of `<pod> <phase> <ready containers>` that must exist before it begins. */
   readonly settled: readonly string[];
 }
 
@@ -66,7 +66,7 @@ export class Scene {
   static async open(options: SceneOptions): Promise<Scene> {
     const scene = new Scene();
     await scene.start(options).catch(async (error: unknown) => {
-      // Why it did not begin is to be told, not what came of that.
+      // The reason of the failed start is the error, not a consequence of it.
       await scene.close().catch(() => {});
       throw error;
     });
@@ -86,7 +86,7 @@ export class Scene {
       if (object.kind !== 'Pod' || pods.includes(object.metadata.name)) await cluster.admin.create(object);
     }
     for (const object of more?.(containerd.image) ?? []) await cluster.admin.create(object);
-    // A real API server passes no request (`get --raw .../proxy/...`) to a node with an address of loopback.
+    // A real API server does not forward requests (`get --raw .../proxy/...`) to a node with a loopback address.
     const address = cluster.isReal ? [`--node-ip=${ownAddress()}`, '--address=0.0.0.0'] : [];
     await this.node.start([`--kubeconfig=${await cluster.kubeconfig('system:node:node1')}`, ...address]);
     await this.until(settled);
@@ -104,7 +104,7 @@ export class Scene {
     });
   }
 
-  /** `<pod> <phase> <ready containers>`. */
+  /** The lines `<pod> <phase> <ready containers>`. */
   private async phases(): Promise<string[]> {
     return (await this.cluster.admin.list('pods')).map(({ metadata, status }) => {
       const { phase, containerStatuses = [] } = status as { phase?: string; containerStatuses?: { ready: boolean }[] };
@@ -123,7 +123,7 @@ export class Scene {
   }
 
   async close(): Promise<void> {
-    // The node takes the volumes down that would be left mounted.
+    // The node unmounts volumes, which would otherwise stay mounted.
     try {
       await this.clear();
     } finally {
@@ -134,7 +134,7 @@ export class Scene {
     }
   }
 
-  /** What only looks is asked again for a while: the recorder looked when everything had settled. */
+  /** Commands that only read are repeated for a while, because the recorder ran when everything was settled. */
   private async found(recorded: Transcript): Promise<string[]> {
     const { certain, possible } = excusesFor(this.cluster);
     const settlingMs = possible.has(recorded.id) ? UNSETTLED_MS : SETTLING_MS;
@@ -147,7 +147,7 @@ export class Scene {
     }
   }
 
-  /** Holds the events that the API server has against those that were recorded of the same objects. */
+  /** Compares the API server's events with the recorded events of the same objects. */
   async judgeEvents(objects: readonly string[]): Promise<void> {
     const wanted = recordedEvents().filter(({ seenOn }) => seenOn.some((name) => objects.includes(name)));
     const seen = new Set((await this.cluster.admin.list('events')).map((event) => this.eventKey(event as never)));
@@ -161,7 +161,7 @@ export class Scene {
     return keyOf({ ...event, kind, fieldPath, message });
   }
 
-  /** Plays the commands, so many at once, and holds them against the recording and what is excused of it. */
+  /** Runs the commands, `atOnce` at a time, and compares them with the recording and its excuses. */
   async play(recorded: readonly Transcript[], atOnce: number): Promise<void> {
     const wrong = new Map<string, string>();
     const queue = [...recorded];
@@ -175,7 +175,9 @@ export class Scene {
     this.judge(recorded, wrong);
   }
 
-  /** Says how many are equal; fails for those that are not and are not excused, and for excuses that nobody needs. */
+  /**
+   * Prints the number of equal commands. Fails for commands that differ without an excuse, and for unnecessary excuses.
+   */
   judge(recorded: readonly Pick<Transcript, 'id'>[], wrong: ReadonlyMap<string, string>): void {
     const { certain, possible } = excusesFor(this.cluster);
     const unexcused = [...wrong].filter(([id]) => !certain.has(id) && !possible.has(id));
@@ -185,7 +187,7 @@ export class Scene {
         `${wrong.size - unexcused.length} excused, wrong=${unexcused.length}\n`,
     );
     const unexpected = unexcused.map(([id, why]) => `${id} ${why}`);
-    // Here, too, because a slow machine may be ended before vitest shows its failures.
+    // Printed here, too, because a slow machine may be stopped before vitest shows its failures.
     for (const each of unexpected) process.stdout.write(`  ${each}\n`);
     expect(unexpected).toEqual([]);
     expect(recorded.filter(({ id }) => certain.has(id) && !wrong.has(id)).map(({ id }) => id)).toEqual([]);

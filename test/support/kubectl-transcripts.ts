@@ -1,6 +1,6 @@
 /**
- * The recorded commands of kubectl: how they are played again, and what of their output is the command's and what is
- * the moment's, the machine's or the image's.
+ * The recorded commands of kubectl: how they are run again, and which part of their output depends on the command, and
+ * which on the moment, the machine or the image.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -17,12 +17,12 @@ import { ownAddress } from './ports.ts';
 const GOLDEN = join(import.meta.dirname, '../golden/http');
 /** The only image of the corpus. */
 const IMAGE = 'docker.io/library/busybox:latest';
-/** Of one difference, in a message. */
+/** The limit of one difference in a message. */
 const SHOWN_MAX_CHARS = 2_000;
-/** How long after the recorder's time a command may say what it said there, before it is interrupted. */
+/** How much later than in the recording a command may print its output before it is interrupted. */
 const LATE_MS = patient(60_000);
 const POLL_EVERY_MS = 100;
-/** What a terminal's user types comes when the command is there to read it: it says something first, if only a prompt. */
+/** A terminal's user types when the command is ready to read: it prints something first, at least a prompt. */
 const TYPING_AFTER_MS = patient(1_500);
 const SILENT_MAX_MS = patient(10_000);
 
@@ -40,9 +40,9 @@ export interface Transcript {
   readonly exitCode: number;
   readonly stdout: Text;
   readonly stderr: Text;
-  /** There: under script(1). */
+  /** Present: under script(1). */
   readonly tty?: string;
-  /** There: interrupted by the recorder. */
+  /** Present: interrupted by the recorder. */
   readonly ended?: string;
 }
 
@@ -52,7 +52,7 @@ export interface Printed {
   readonly stderr: Buffer;
 }
 
-/** One of the different events that the corpus has, without when and how often. */
+/** An event of the corpus, without its times and count. */
 export interface RecordedEvent {
   readonly id: string;
   readonly type: string;
@@ -63,7 +63,7 @@ export interface RecordedEvent {
   readonly reportingComponent: string;
   readonly reportingInstance: string;
   readonly message: string;
-  /** Names of the objects. */
+  /** The names of the objects. */
   readonly seenOn: readonly string[];
 }
 
@@ -72,7 +72,7 @@ export function recordedEvents(): RecordedEvent[] {
   return (JSON.parse(text) as Omit<RecordedEvent, 'id'>[]).map((each, at) => ({ ...each, id: `events#${at}` }));
 }
 
-/** Of one file, in their order. `as` gives another protocol's name and environment to the same commands. */
+/** The commands of one file, in order. `as` runs the same commands with another protocol's name and environment. */
 export function transcripts(file: string, as?: { name: string; env: Readonly<Record<string, string>> }): Transcript[] {
   const text = readFileSync(join(GOLDEN, 'kubectl', `${file}.json`), 'utf8');
   return (JSON.parse(text) as Omit<Transcript, 'id'>[]).map((each, at) => ({
@@ -94,12 +94,12 @@ export interface Manifest {
   readonly spec?: object;
 }
 
-/** The manifests of the corpus, with the image of the test's own containerd. The first of a name counts. */
+/** The manifests of the corpus, with the image of the test's containerd. The first one of each name counts. */
 export function fixtures(image: string): Manifest[] {
   const found = new Map<string, Manifest>();
   for (const file of ['pods.yaml', 'pods2.yaml', 'pods3.yaml']) {
     const text = readFileSync(join(GOLDEN, 'fixtures', file), 'utf8').replaceAll(IMAGE, image);
-    // Lines that the runtime can tell apart, once it reads both streams: else which one came first is its luck.
+    // The pauses let the runtime order the lines of both streams; without them the order is random.
     const { items } = parse(
       text
         .replaceAll('i=1; while', 'sleep 0.5; i=1; while')
@@ -115,14 +115,12 @@ export function fixtures(image: string): Manifest[] {
   return [...found.values()];
 }
 
-// ---- playing --------------------------------------------------------------------------------------------------------
-
 export class Kubectl {
   private readonly own: readonly string[];
   readonly directory: string;
   private readonly image: string;
 
-  /** @param directory where it runs, and where its cache is */
+  /** @param directory the working directory, also for kubectl's cache */
   constructor(kubeconfig: string, directory: string, image: string) {
     this.own = [`--kubeconfig=${kubeconfig}`, `--cache-dir=${join(directory, 'cache')}`];
     this.directory = directory;
@@ -136,7 +134,7 @@ export class Kubectl {
     return spawn(file, args, { cwd: this.directory, env: { ...process.env, ...env } });
   }
 
-  /** To its end, or to the interrupt that the recorder gave it. */
+  /** Runs a command to its end, or to the interrupt of the recorder. */
   run(asked: Asked | Transcript): Promise<Printed> {
     const mayRunTwice = ['exec', 'cp'].includes(asked.argv[0]!) && asked.tty === undefined;
     return mayRunTwice ? untilNothingIsLost(() => this.runOnce(asked)) : this.runOnce(asked);
@@ -157,7 +155,7 @@ export class Kubectl {
     return { exitCode: await exited, ...output() };
   }
 
-  /** Not before the recorder did, and not before it has said what it said there. */
+  /** Interrupts not earlier than the recorder did, and not before the command has printed what it printed there. */
   private async interrupt(child: ChildProcess, asked: Asked | Transcript, output: () => Output): Promise<void> {
     const seconds = /after (\d+)s/.exec(asked.ended ?? '')?.[1];
     if (seconds === undefined) return;
@@ -178,25 +176,25 @@ export class Kubectl {
     stdin!.end(inputOf(asked.stdin));
   }
 
-  /** What is another image's name here. */
+  /** Replaces the name of the image. */
   text(bytes: Buffer): string {
     return String(bytes).replaceAll(this.image, IMAGE);
   }
 }
 
-/** Large inputs are not in the corpus: all bytes in their order, over and over. */
+/** The corpus has no large inputs: they are all byte values in order, repeated. */
 function inputOf(stdin: Text | undefined): string | Buffer {
   if (stdin === undefined || typeof stdin === 'string') return stdin ?? '';
   return Buffer.alloc(stdin.bytes, Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)));
 }
 
-// ---- comparing ------------------------------------------------------------------------------------------------------
-
-/** kubectl's own log of a write after the command had ended, and of a first frame before it listened: its own races. */
+/**
+ * kubectl's own races: its log line for a write after the end of the command, and for a first frame before it listened.
+ */
 const STDIN_NOISE =
   /^E\d{4} .* (v\d\.go:\d+\] "Unhandled Error" err=|websocket\.go:\d+\] Unknown stream id 1, ).*\r?\n/gm;
 
-/** What differs, a sentence each. */
+/** The differences, a sentence for each. */
 export function differences(wanted: Transcript, got: Printed, kubectl: Kubectl): string[] {
   const found = wanted.exitCode === got.exitCode ? [] : [`exit code ${wanted.exitCode} but ${got.exitCode}`];
   return [...found, ...outputDifferences(wanted, got, kubectl)];
@@ -213,11 +211,11 @@ function outputDifferences(wanted: Transcript, got: Output, kubectl: Kubectl): s
   return found;
 }
 
-/** Long texts of the moment were cut by the recorder: there is something; bytes are the same bytes. */
+/** The recorder cut long texts that vary: any text is equal to them; bytes must be the same. */
 const isLike = ({ argv }: Transcript, { sha256 }: Exclude<Text, string>, got: Buffer): boolean =>
   DESCRIBING.includes(argv[0]!) ? got.length > 0 : sha256 === checksum(got);
 
-/** The lines of which one of two texts has more; both texts where only the order differs. */
+/** The lines that one of two texts has more often; both texts if only the order differs. */
 function changes(wanted: string, got: string): string {
   const [left, right] = [wanted.split('\n'), got.split('\n')];
   const count = (lines: readonly string[], line: string) => lines.filter((each) => each === line).length;
@@ -230,7 +228,7 @@ function changes(wanted: string, got: string): string {
 
 const checksum = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Commands that print what the node says of itself and its pods. */
+/** Commands that print the node's description of itself and its pods. */
 const DESCRIBING = ['describe', 'get', 'top', 'wait', 'delete'];
 
 function comparable({ argv, ended }: Transcript, text: string): string {
@@ -240,9 +238,10 @@ function comparable({ argv, ended }: Transcript, text: string): string {
   if (verb === 'port-forward') same = withoutPorts(same);
   if (argv.some((word) => word.includes('/proxy/metrics'))) same = same.replace(/ [\d.e+-]+$/gm, ' <n>');
   if (DESCRIBING.includes(verb) && !argv.includes('--raw')) same = withoutMoment(same);
-  // Lines of two streams come in the order in which the runtime read them; of what goes on, how many come is luck.
+  // Lines of two streams are in the order in which the runtime read them; the number of lines of an endless output is
+  // random.
   const isLive = ended !== undefined || (verb === 'logs' && argv.includes('web'));
-  // Without input kubectl asks for no terminal, but for two streams.
+  // Without input kubectl requests two streams instead of a terminal.
   const isApart = verb === 'logs' || (verb === 'exec' && argv.includes('-t'));
   return isLive || isApart ? sorted(same, isLive) : same;
 }
@@ -252,10 +251,10 @@ function sorted(text: string, onlyOnce: boolean): string {
   return (onlyOnce ? [...new Set(lines)] : lines).join('\n');
 }
 
-/** kubectl shows what tar remarks while it copies out of a pod only if that comes before it ends itself. */
+/** kubectl shows tar's messages about a copy out of a pod only if they arrive before it ends. */
 const withoutTar = (text: string): string => text.replace(/^tar: .*\n/gm, '');
 
-/** Ports; and the words in which IPv6 is refused: they depend on whether `/etc/hosts` gives `localhost` a `::1`. */
+/** Ports, and the error of a refused IPv6 address, which depends on an entry `::1 localhost` in `/etc/hosts`. */
 const withoutPorts = (text: string): string =>
   text
     .replace(/(?<=connection refused IPv6 dial tcp6)[^"]+/g, ' <refused>')
@@ -264,7 +263,7 @@ const withoutPorts = (text: string): string =>
     .replace(/(?<=forwarding )\d+/g, '${PORT}')
     .replace(/(?<=namespace \\")[^"]*(?=\/cni-)/g, '<netns>');
 
-/** Ages, counts of what repeats, addresses, sizes and versions of the machine; columns as wide as their content. */
+/** Ages, repetition counts, addresses, and the machine's sizes and versions; columns are as wide as their content. */
 const withoutMoment = (text: string): string =>
   eventsSorted(text)
     .replaceAll(release(), '<kernel>')
@@ -278,13 +277,13 @@ const withoutMoment = (text: string): string =>
     .replace(/\d+(?=Ki\b)/g, '<n>')
     .replace(/ {2,}/g, '  ');
 
-/** Events of one second come in any order. */
+/** The order of events within one second is random. */
 function eventsSorted(text: string): string {
   const [before = '', events] = text.split(/^(?=Events:)/m);
   return events === undefined ? text : before + events.split('\n').toSorted().join('\n');
 }
 
-/** Ids, times, counters and the name of the host as the corpus writes them. */
+/** Ids, times, counters and the name of the host in the form of the corpus. */
 export const normalized = (text: string): string =>
   text
     .replace(/\b([0-9a-f]{64}|[0-9a-f]{32})\b/g, '<id>')

@@ -1,6 +1,6 @@
 /**
- * A login manager that answers as systemd's does, on a real bus: delays, inhibitor locks as descriptors, and the signal
- * that the machine shuts down. It knows which locks are held, because it has the other end of each.
+ * A login manager that answers like systemd's, on a real bus: delays, inhibitor locks as descriptors, and the signal
+ * before a shutdown. It has the other end of each lock, and so knows which locks are held.
  */
 import { execFileSync } from 'node:child_process';
 import { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs';
@@ -18,19 +18,19 @@ const SCM_RIGHTS = 1;
 const MSG_NOSIGNAL = 0x4000;
 
 interface Lock {
-  /** `what who why mode` as the client gave them. */
+  /** `what who why mode` as given by the client. */
   readonly asked: readonly string[];
   isHeld(): boolean;
 }
 
 export class FakeLogind {
   readonly locks: Lock[] = [];
-  /** Signals that it was sent through systemd. */
+  /** The signals that were sent to it by systemd. */
   readonly reloads: unknown[][] = [];
   delayUs = 5_000_000n;
-  /** How long it takes to read its configuration again. */
+  /** The duration of reading its configuration again. */
   reloadMs = 0;
-  /** Its configuration: read again when it is reloaded. */
+  /** The folder of its configuration, which is read again at each reload. */
   readonly #configuration: string;
   readonly #folder: string;
   #bus: MessageBus | undefined;
@@ -86,7 +86,7 @@ export class FakeLogind {
     return null;
   }
 
-  /** A lock is the writing end of a pipe: it is held for as long as anybody has it open. */
+  /** A lock is the writing end of a pipe: it is held while a process has it open. */
   #inhibit(message: Message, asked: readonly string[]): Promise<never> {
     const pipe = join(this.#folder, `lock-${this.locks.length}`);
     execFileSync('mkfifo', [pipe]);
@@ -105,7 +105,7 @@ export class FakeLogind {
     });
     closeSync(writing);
     this.locks.push({ asked, isHeld: () => isOpenElsewhere(reading) });
-    // The library cannot answer with a descriptor: that was done above.
+    // The library cannot answer with a descriptor: the answer has been sent above.
     return new Promise(() => {});
   }
 }
@@ -118,7 +118,7 @@ function isOpenElsewhere(reading: number): boolean {
   }
 }
 
-/** A socket that can send descriptors; Node's own cannot. */
+/** A socket that can send descriptors, which Node's own cannot. */
 function descriptorStream(socket: Socket): Socket {
   const koffi: typeof import('koffi') = createRequire(import.meta.url)('koffi');
   const sendmsg: (...args: readonly unknown[]) => number = koffi
@@ -141,7 +141,7 @@ function descriptorStream(socket: Socket): Socket {
   return Object.assign(socket, { writeWithFds });
 }
 
-/** `struct cmsghdr` and the descriptors, on a machine of 64 bits. */
+/** `struct cmsghdr` with the descriptors, on a 64-bit machine. */
 function controlMessage(fds: readonly number[]): Buffer {
   const control = Buffer.alloc(16 + Math.ceil((fds.length * 4) / 8) * 8);
   control.writeBigUInt64LE(BigInt(16 + fds.length * 4), 0);

@@ -1,11 +1,11 @@
-/** The order of test files: whoever takes long begins first, so that at the end nobody waits for one file. */
+/** The order of test files: the longest ones begin first, so that no single file runs alone at the end. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take longest, the longest first. Without results of an earlier run vitest goes by the size of files, which
- * says little of those that wait for real time.
+ * The files that take longest, in order. Without results of an earlier run, vitest orders files by their size, which
+ * says little about tests that wait for real time.
  */
 const LONG: readonly string[] = [
   'node/crash',

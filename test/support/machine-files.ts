@@ -1,4 +1,4 @@
-/** A machine that is described by files: the trees of test/golden/machines in a folder of the test's own. */
+/** Machines described by files: the trees of test/golden/machines in a folder of the test. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { temporaryFolder } from './host-ports.ts';
@@ -7,12 +7,12 @@ const MACHINES = new URL('../golden/machines/', import.meta.url);
 
 export type MachineName = 'cgroup-v1' | 'cgroup-v2';
 
-/** The root of the tree; `more` is added to it, or taken away where it is `null`. */
+/** The root of the tree; `more` has additional files, and `null` for files to remove. */
 export async function machineFiles(name: MachineName, more: Readonly<Record<string, string>> = {}): Promise<string> {
   return writeMachine(await temporaryFolder(), name, more);
 }
 
-/** The same in a folder that somebody else removes. */
+/** The same in a folder that the caller removes. */
 export function writeMachine(
   root: string,
   name: MachineName = 'cgroup-v1',
@@ -25,7 +25,7 @@ export function writeMachine(
   return root;
 }
 
-/** What the machine says in one of its files. */
+/** The content of one of the machine's files. */
 export const machineFile = (name: MachineName, path: string): string => filesOf(name)[path]!;
 
 const filesOf = (name: MachineName): Record<string, string> =>

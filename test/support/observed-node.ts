@@ -1,4 +1,4 @@
-/** A test node with eyes of its own: a CRI client beside the daemon, and the daemon's word about its pods. */
+/** A test node that is observed by a CRI client beside the daemon, and by the daemon's own reports about its pods. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
@@ -22,13 +22,13 @@ export interface RuntimeChoice {
 }
 
 export interface RuntimeInUse {
-  /** Absent: the runtime inside the daemon. */
+  /** Absent: the embedded runtime. */
   readonly endpoint?: string;
   readonly image: string;
   close(): Promise<void>;
 }
 
-/** Every test of a node runs on each of these. */
+/** The runtimes on which every test of a node runs. */
 export const runtimes: readonly RuntimeChoice[] = [
   {
     name: 'the embedded runtime',
@@ -45,7 +45,7 @@ export const runtimes: readonly RuntimeChoice[] = [
   },
 ];
 
-/** One container as the runtime has it: what must stay the same when nobody touches it. */
+/** A container as the runtime reports it; it stays equal while the container is not touched. */
 export interface Instance {
   readonly id: string;
   readonly state: string;
@@ -92,7 +92,7 @@ export class ObservedNode extends TestNode {
     return this.#client;
   }
 
-  /** Every container of a pod, the oldest first. */
+  /** The containers of a pod, the oldest first. */
   async instances(pod: string): Promise<Instance[]> {
     const filter = { label_selector: { [POD_NAME_LABEL]: `${pod}-node1` } };
     const { containers } = await this.client.call('ListContainers', { filter }, CALL);
@@ -102,7 +102,7 @@ export class ObservedNode extends TestNode {
       .sort((a, b) => a.attempt - b.attempt || Number(BigInt(a.startedAt) - BigInt(b.startedAt)));
   }
 
-  /** Null for one that was removed after it was listed, as old instances are at any time. */
+  /** Null for a container that was removed after it was listed, as can happen to old instances at any time. */
   async #statusOf(id: string): Promise<ContainerStatus | null> {
     try {
       return (await this.client.call('ContainerStatus', { container_id: id }, CALL)).status ?? null;
@@ -112,7 +112,7 @@ export class ObservedNode extends TestNode {
     }
   }
 
-  /** The one that runs. */
+  /** The running instance. */
   async running(pod: string): Promise<Instance> {
     return eventually(`a container of ${pod} runs`, async () => {
       const found = await this.instances(pod);
@@ -124,7 +124,7 @@ export class ObservedNode extends TestNode {
     return (await this.#listSandboxes(pod)).length;
   }
 
-  /** Without those that were replaced and wait for the garbage collector. */
+  /** Without replaced sandboxes that wait for the garbage collection. */
   async readySandboxes(pod: string): Promise<number> {
     return (await this.#listSandboxes(pod)).filter(({ state }) => state === 'SANDBOX_READY').length;
   }
@@ -138,7 +138,7 @@ export class ObservedNode extends TestNode {
     await eventually(`nothing is left of ${pod}`, async () => (await this.sandboxes(pod)) === 0);
   }
 
-  /** The status that the daemon would publish of the newest pod of this name; null before there is one. */
+  /** The status that the daemon would publish for the newest pod with this name; null before there is one. */
   async status(pod: string): Promise<PodStatus | null> {
     const known = await this.context('kubelet/status');
     const pods = Object.values((known?.['pods'] ?? {}) as Record<string, { uid: string; name: string }>);
@@ -161,21 +161,21 @@ export class ObservedNode extends TestNode {
     return [...new Set(names)].sort();
   }
 
-  /** Every record that lies in the journal uncompressed, whole, one a line. */
+  /** The records of all uncompressed segments, complete, one per line. */
   journalText(): string {
     const segments = readdirSync(this.journal).filter((file) => file.endsWith('.ndjson'));
     const begun = segments.map((file) => join(this.journal, file)).filter((file) => readText(file).includes('\n'));
     return begun.flatMap((file) => [...readJournal(file).records].map((record) => JSON.stringify(record))).join('\n');
   }
 
-  /** What is wrong with the journal; empty when it verifies, and these incarnations replay to the same decisions. */
+  /** The faults of the journal; empty if it verifies and these incarnations replay to the same decisions. */
   journalFaults(incarnations = this.incarnations()): string[] {
     const verified = this.statelet('verify', this.journal);
     const faults = verified.code === 0 ? [] : [`verify ended with ${verified.code}: ${verified.stdout}`];
     return incarnations.length === 0 ? faults : [...faults, ...this.#replayFaults(incarnations)];
   }
 
-  /** All in one process: starting one takes longer than most replays. */
+  /** Replays all in one process, because starting a process takes longer than most replays. */
   #replayFaults(incarnations: readonly string[]): string[] {
     const logOf = (incarnation: string): string => `${this.journal}@${incarnation}`;
     const { stdout, stderr } = this.statelet('replay', '--output=json', ...incarnations.map(logOf));
@@ -183,7 +183,7 @@ export class ObservedNode extends TestNode {
     const { logs } = JSON.parse(stdout) as { logs: readonly { log: string; code: number }[] };
     return incarnations.flatMap((incarnation) => {
       const report = logs.find(({ log }) => log === logOf(incarnation));
-      // Killed before its first line was whole: there is nothing to replay, and that must be what is said.
+      // The agent was killed before its first line was complete: the replay must report that there is nothing.
       const expected = this.#hasBegun(incarnation) ? exitCodes.same : exitCodes.noLog;
       if (report?.code === expected) return [];
       return [`replay of ${incarnation} did not end with ${expected}: ${JSON.stringify(report ?? stderr)}`];
@@ -195,7 +195,7 @@ export class ObservedNode extends TestNode {
     return segments.some((file) => file.endsWith('.zst') || readText(join(this.journal, file)).includes('\n'));
   }
 
-  /** Leaves no container behind. Those of the embedded runtime are ended by its daemon, when it is interrupted. */
+  /** Leaves no container behind. The daemon of the embedded runtime ends its containers on SIGINT. */
   override async close(): Promise<void> {
     this.#client?.close();
     if (this.#isEmbedded) {

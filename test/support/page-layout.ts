@@ -1,11 +1,11 @@
-/** What a person would see wrong with the layout of a page: it is wider than the window, or texts lie over each other. */
+/** Visible faults in the layout of a page: it is wider than the window, or texts overlap. */
 import type { Page } from 'playwright-core';
 
-/** Letters may touch: their boxes are larger than they are. */
+/** Boxes of text are larger than its letters, so they may overlap by this much. */
 const TOUCH_PX = 3;
 
 interface Box {
-  /** Which text it is a part of: one that is cut off has a second box for its end. */
+  /** The text that it is a part of: a text that is cut off has a second box for its end. */
   readonly of: number;
   readonly text: string;
   readonly left: number;
@@ -14,7 +14,7 @@ interface Box {
   readonly bottom: number;
 }
 
-/** The texts in sight, each as far as the parts that scroll or hide it show it. */
+/** The visible texts, each as far as scrolling or hiding elements show it. */
 const TEXTS = `(() => {
   const boxes = [];
   let count = 0;

@@ -1,7 +1,7 @@
-/** The worker of a page, asked by the protocol of the developer tools: through its page, which it belongs to. */
+/** The worker of a page, controlled by the protocol of the developer tools through its page. */
 import type { CDPSession, Page } from 'playwright-core';
 
-/** Sessions of the workers of a page. */
+/** The sessions of a page's workers. */
 export async function workersOf(session: CDPSession): Promise<string[]> {
   const found: string[] = [];
   session.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
@@ -25,7 +25,10 @@ export async function askWorker(session: CDPSession, sessionId: string, method: 
   return answer;
 }
 
-/** Stops the worker of a page at its next step; resolves with what lets it go on. A stopped worker reads nothing. */
+/**
+ * Stops the worker of a page at its next step; resolves with a function that continues it. A stopped worker reads
+ * nothing.
+ */
 export async function stopWorker(page: Page): Promise<() => Promise<void>> {
   const session = await page.context().newCDPSession(page);
   const [worker] = await workersOf(session);

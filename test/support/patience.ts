@@ -1,6 +1,6 @@
 /**
- * How much longer than on a quiet machine the tests wait for what should happen: `STATELET_PATIENCE`, a factor for a
- * machine in emulation (`test/guest`). It lengthens limits, which are far above what they bound; no figure is changed.
+ * The factor by which time limits of tests are longer than on a quiet machine: `STATELET_PATIENCE`, for an emulated
+ * machine (`test/guest`). The limits are far above the usual durations; no measured figure is changed.
  */
 const FACTOR = Number(process.env['STATELET_PATIENCE'] ?? 1);
 

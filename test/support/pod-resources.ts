@@ -1,10 +1,10 @@
-/** An agent that asks the node's socket of pod resources, by the contract that every such agent has. */
+/** An agent that reads the node's socket of pod resources, with the contract that all such agents have. */
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 
 const CONTRACTS = new URL('../../proto/podresources/', import.meta.url).pathname;
 
-/** Asks `PodResourcesLister` at this socket once; fields are in camel case, 64-bit integers are objects. */
+/** Calls `PodResourcesLister` at this socket once; fields are in camel case, 64-bit integers are objects. */
 export async function askPodResources(
   socket: string,
   method: string,

@@ -1,6 +1,7 @@
 /**
- * Seeded chaos over a node: pods come, change and go, calls fail, hang and lose replies, sandboxes and containers die,
- * probes fail, the agent is restarted, actors crash; then peace. The same seed gives the same run.
+ * Seeded chaos on a node: pods are added, changed and removed; calls fail, hang and lose replies; sandboxes and
+ * containers die; probes fail; the agent restarts; actors crash; then the faults stop. The same seed gives the same
+ * run.
  */
 import { SeededRandom } from '../../src/kernel/purity.ts';
 import type { Manifest } from '../../src/machines/model/operations/host.ts';
@@ -9,7 +10,7 @@ import { image, manifest, PodsNode } from './pods-node.ts';
 
 export interface ChaosReport {
   readonly node: PodsNode;
-  /** Broken promises, in words; empty when all were kept. */
+  /** The broken promises, in words. */
   readonly broken: string[];
   readonly turns: number;
 }
@@ -18,9 +19,9 @@ const CALL_FAILURE = 0.08;
 const LOST_SHARE = 0.5;
 const HANG_SHARE = 0.1;
 const STEPS = 60;
-/** Of the steps: the journal has to replay from there, too. */
+/** The share of steps after which the journal must replay, too. */
 const MARKED_SHARE = 0.05;
-/** After the last fault everything has to be as wanted within this. */
+/** The time after the last fault in which everything must reach its wanted state. */
 const PEACE_MS = 900_000;
 
 const PROBE = { exec: { command: ['well'] }, periodSeconds: 5, failureThreshold: 2 };
@@ -152,7 +153,7 @@ class Chaos {
     if (victim) runtime.exit(victim, this.chance(0.5) ? 0 : 137);
   }
 
-  /** Probes say that all is ill, or well again. */
+  /** All probes fail, or succeed again. */
   private sicken(): void {
     const result = this.chance(0.5) ? 'failure' : 'success';
     this.node.world.answers.set('well', { result, output: '' });
@@ -161,7 +162,7 @@ class Chaos {
   private crash(): void {
     const address = this.pick(this.node.kernel.addresses.filter((each) => /\/pod-[^/]+(\/container-\w+)?$/.test(each)));
     if (!address) return;
-    // What no actor is prepared for.
+    // An event that no actor expects.
     const event = address.includes('/container-')
       ? { type: 'container.configured', wanted: null }
       : { type: 'container.changed', name: 'app', view: null };
@@ -187,7 +188,7 @@ class Chaos {
     for (const [name, uids] of twins) if (uids.size > 1) this.broken.push(`${[...uids].join()} run as ${name} at once`);
   }
 
-  /** What must hold when nothing went wrong for a while. */
+  /** What must hold when nothing has failed for a while. */
   private checkPeace(): void {
     const { runtime } = this.node.world;
     const wanted = new Set(this.manifests.map(({ uid }) => uid));
@@ -204,7 +205,7 @@ class Chaos {
     this.checkLeftovers(wanted);
   }
 
-  /** What nobody wants is nowhere, and nothing is still being done. */
+  /** Nothing unwanted exists, and nothing is in progress. */
   private checkLeftovers(wanted: ReadonlySet<string>): void {
     for (const folder of this.node.world.folders) {
       const uid = /\/kubelet\/pods\/([^/]+)/.exec(folder)?.[1];

@@ -1,7 +1,7 @@
 /**
- * A node for tests of the pods' room: its subsystems under the real kernel, over a {@link PodsWorld}.
+ * A node for tests of pods: the subsystems of pods in the real kernel, over a {@link PodsWorld}.
  *
- * The root stands for the supervisor: same ids, restarts what crashed, answers `syncLoop.started`.
+ * The root stands for the supervisor: it uses the same ids, restarts crashed children, and answers `syncLoop.started`.
  */
 import { expect } from 'vitest';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
@@ -140,7 +140,7 @@ const region = (id: keyof typeof subsystems) => ({
   },
 });
 
-/** Each call makes fresh machines' actors; the machines themselves are shared. */
+/** Each call creates a new root; the machines of the subsystems are shared. */
 const rootMachine: AnyStateMachine = setup({
   types: {
     input: {} as { settings: NodeSettings },
@@ -150,7 +150,7 @@ const rootMachine: AnyStateMachine = setup({
   actors: subsystems,
 }).createMachine({
   id: 'kubelet',
-  // The node's groups are there from the first moment.
+  // The node's groups exist from the beginning.
   context: ({ input }) => ({ settings: input.settings, isUp: true }),
   type: 'parallel',
   on: {
@@ -180,7 +180,7 @@ export class PodsNode {
   private isDead = false;
   private readonly marks: Checkpoint[] = [];
 
-  /** `clockOffsetMs`: how far the clock of the machine was off when this agent started. */
+  /** `clockOffsetMs`: the error of the machine's clock when this agent started. */
   constructor(
     options: {
       world?: PodsWorld;
@@ -217,13 +217,13 @@ export class PodsNode {
     return this;
   }
 
-  /** Moves time on. */
+  /** Advances the time. */
   run(ms: number): this {
     this.time.advance(ms);
     return this;
   }
 
-  /** Moves time on until something holds. */
+  /** Advances the time until something is true. */
   until(what: string, holds: () => boolean, withinMs = 600_000): this {
     const end = this.time.ms + withinMs;
     while (!holds()) {
@@ -235,13 +235,13 @@ export class PodsNode {
     return this;
   }
 
-  /** Whether a pod runs and each of its containers is ready. */
+  /** Whether a pod runs and all of its containers are ready. */
   isReady(uid: string): boolean {
     const isEachReady = this.status(uid)?.containerStatuses?.every(({ ready }) => ready) === true;
     return this.phase(uid) === 'Running' && isEachReady;
   }
 
-  /** The agent is gone; its world stays. Returns the next agent on the same node. */
+  /** Ends the agent; its world stays. Returns the next agent on the same node. */
   restart(clockOffsetMs = 0, settings = this.settings): PodsNode {
     this.assertReplays();
     const { world } = this;
@@ -268,7 +268,7 @@ export class PodsNode {
     return this.status(uid)?.phase;
   }
 
-  /** What people would have read. */
+  /** The events as users would read them. */
   events(): string[] {
     return this.logs('Event occurred').map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
   }
@@ -286,7 +286,7 @@ export class PodsNode {
     );
   }
 
-  /** What `status` heard last of a pod, also of one that is gone. */
+  /** The last status of a pod that `status` received, also for a pod that is gone. */
   lastReportedStatus(uid: string): PodStatus | null {
     const published = this.sink.records.flatMap((record) =>
       record.k === 'message' && record.event.type === 'status.changed'
@@ -296,7 +296,7 @@ export class PodsNode {
     return published.findLast(({ pod }) => pod.uid === uid)?.status ?? null;
   }
 
-  /** States, requests and lines with their times, for people. */
+  /** States, requests and log lines with their times, for debugging. */
   transcript(): string[] {
     let t = 0;
     const start = (this.sink.records[0] as { t: number }).t;
@@ -310,7 +310,7 @@ export class PodsNode {
     });
   }
 
-  /** From its beginning, and from each moment that was marked. */
+  /** Replays from the beginning, and from each marked moment. */
   assertReplays(): void {
     const { records } = this.sink;
     const report = replay({ machine: rootMachine, records });
@@ -323,13 +323,13 @@ export class PodsNode {
     }
   }
 
-  /** From here, too, the journal has to replay. */
+  /** The journal must also replay from here. */
   mark(): void {
     this.marks.push(structuredClone(this.kernel.checkpoint()));
   }
 }
 
-/** A node that has the image `app:1` and these manifests, not booted. */
+/** A node that has the image `app:1` and these manifests; it is not booted. */
 export function nodeWith(...pods: readonly PodOptions[]): PodsNode {
   const node = new PodsNode();
   node.world.runtime.images.set('app:1', image('app:1'));

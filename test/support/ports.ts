@@ -1,22 +1,22 @@
 /**
- * Ports and networks of which no two tests have the same, in whichever processes of this machine they run.
+ * Ports and networks that no two tests share, in all processes of this machine.
  *
- * A process holds the first port of a block for as long as it lives; the other ports of that block are its own to give.
+ * A process holds the first port of a block while it runs; it may use the other ports of that block.
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 
-/** Below the range from which the kernel takes the ports of connections: nobody else gets one meanwhile. */
+/** Below the range that the kernel uses for connections, so that no connection takes one meanwhile. */
 const [FIRST_PORT, LAST_PORT] = [20_000, 32_000];
-/** More than a test gives before the first ones are bound or free again. */
+/** More than a test uses before the first ones are bound or free again. */
 const BLOCK = 100;
 const BLOCKS = (LAST_PORT - FIRST_PORT) / BLOCK;
 
 let block: Promise<number> | undefined;
 let given = 0;
 
-/** A loopback port on which nobody listens, given to nobody else. */
+/** A loopback port without a listener, which no other test gets. */
 export async function freePort(): Promise<number> {
   const first = await (block ??= ownBlock());
   for (let tried = 1; tried < BLOCK; tried++) {
@@ -29,14 +29,14 @@ export async function freePort(): Promise<number> {
   throw new Error(`somebody listens on each of the ports ${first} to ${first + BLOCK - 1}`);
 }
 
-/** `10.<200 or more>.<any>.0/24`, which no network of this machine has. */
+/** `10.<200 or more>.<any>.0/24`, in no network of this machine. */
 export async function freeSubnet(): Promise<string> {
   const number = (await freePort()) - FIRST_PORT;
   const prefix = `10.${200 + Math.floor(number / 256)}.${number % 256}.`;
   return isRouted(prefix) ? freeSubnet() : `${prefix}0/24`;
 }
 
-/** As the kernel says: Node does not name interfaces that are down, as a bridge is that a killed test has left. */
+/** The kernel's routes, because Node does not list interfaces that are down, such as the bridge of a killed test. */
 const isRouted = (prefix: string): boolean => readFileSync('/proc/net/fib_trie', 'utf8').includes(` ${prefix}`);
 
 async function ownBlock(): Promise<number> {
@@ -50,7 +50,7 @@ async function ownBlock(): Promise<number> {
   throw new Error(`each block of ports from ${FIRST_PORT} to ${LAST_PORT} is held by somebody`);
 }
 
-/** Listens there; null when somebody else does. */
+/** Listens on the port; null if another process does. */
 async function hold(port: number) {
   const server = createServer();
   const isHeld = await new Promise<boolean>((resolve) => {
@@ -59,7 +59,7 @@ async function hold(port: number) {
   return isHeld ? server : null;
 }
 
-/** An address of this machine that is not of loopback, if it has one. */
+/** An address of this machine that is not a loopback address, if there is one. */
 export function ownAddress(): string {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
   return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';

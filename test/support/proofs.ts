@@ -1,13 +1,13 @@
-/** Proofs that tables name: a test file, and after `::` words that are in it. */
+/** Proofs in tables: a test file, and after `::` words in it. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '../..');
 
-/** A test file, and after `::` words that are in it. */
+/** A test file, and after `::` words in it. */
 export type Proof = string;
 
-/** Why a proof proves nothing; `null` when the test is there. */
+/** Why a proof is invalid; `null` if the test exists. */
 export function unproved(proof: Proof): string | null {
   const [path, words] = proof.split('::') as [string, string | undefined];
   if (!path.endsWith('.test.ts') || !existsSync(join(ROOT, path))) return `no test ${path}`;

@@ -1,4 +1,4 @@
-/** A real kube-apiserver with its etcd, as processes of a test, and what controllers would have made there. */
+/** A real kube-apiserver with its etcd, as processes of a test, and the objects that controllers would have created. */
 import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,13 +13,15 @@ import { freePort } from './ports.ts';
 import { Rest } from './rest.ts';
 
 const STARTING_LIMIT_MS = 150_000;
-/** On an emulated machine it ends, too slow for limits of its own; the next start finds done what this one did. */
+/**
+ * On an emulated machine a start may exceed the server's own time limits; the next start continues from its results.
+ */
 const STARTS_MAX = isEmulated ? 5 : 1;
-/** Characters of what a server said before it ended, and of that what is shown. */
+/** The characters of a server's output that are kept, and those of them that are shown. */
 const [LAST_WORDS_MAX, SHOWN_MAX] = [64_000, 2_000];
-/** A line that says no more than that it goes on. */
+/** A line without a warning or an error. */
 const INFORMATION = /^I\d{4} .*$\n?/gm;
-/** Those that the tests have pods in. */
+/** The namespaces in which tests create pods. */
 const NAMESPACES = ['default', 'kube-system'];
 
 export interface RealApiServer {
@@ -31,7 +33,7 @@ export interface RealApiServer {
   close(): Promise<void>;
 }
 
-/** @param assets a folder that has `etcd` and `kube-apiserver` */
+/** @param assets a folder with `etcd` and `kube-apiserver` */
 export async function startRealApiServer(assets: string): Promise<RealApiServer> {
   const directory = mkdtempSync(join(tmpdir(), 'cluster-'));
   const [port, clientPort, peerPort] = [await freePort(), await freePort(), await freePort()];
@@ -97,7 +99,7 @@ async function credentialFlags(authority: Authority, directory: string): Promise
     organizations: ['system:masters'],
     usages: ['client auth'],
   });
-  // The API server reads a public key only as such; a private one in PKCS 8 is none to it.
+  // The API server verifies tokens with the public key: a private key in PKCS 8 is not accepted for it.
   const accounts = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
     publicKeyEncoding: { type: 'spki', format: 'pem' },
@@ -119,7 +121,7 @@ async function credentialFlags(authority: Authority, directory: string): Promise
   ];
 }
 
-/** Servers before 1.21 give pods a token that is bound to them only when they are told to. */
+/** Servers before 1.21 bind tokens to pods only with these gates. */
 function gatesOf(program: string): string[] {
   const { stdout } = spawnSync(program, ['--help'], { encoding: 'utf8' });
   return stdout.includes('BoundServiceAccountTokenVolume=')
@@ -146,7 +148,7 @@ async function stop(child: Server): Promise<void> {
 
 interface Running {
   readonly etcd: Server;
-  /** The last one that was started. */
+  /** The server that was started last. */
   apiServer: Server;
 }
 
@@ -167,7 +169,7 @@ async function untilReady(admin: Rest, running: Running, startApiServer: () => S
 
 const lastWords = (child: Server): string => (child.lastWords ?? '').replace(INFORMATION, '').slice(-SHOWN_MAX);
 
-/** What the admission of pods looks for, as kube-controller-manager would make it. */
+/** Creates the objects that the admission of pods requires, in place of kube-controller-manager. */
 async function prepare(admin: Rest, caPem: string): Promise<void> {
   for (const namespace of NAMESPACES) await admin.ensure(`/api/v1/namespaces`, object('Namespace', namespace));
   for (const namespace of NAMESPACES) {

@@ -1,4 +1,4 @@
-/** A machine under a kernel in real time, with real ports: what an integration test of one subsystem needs. */
+/** A machine in a kernel with real time and real ports, for integration tests of one subsystem. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { performerOf } from '../../src/actors/performer.ts';
 import { hostTime } from '../../src/kernel/clock.ts';
@@ -10,7 +10,7 @@ import { header, MemorySink } from '../kernel/support.ts';
 
 const POLL_MS = 10;
 
-/** Boots `machine` as `parent/subject`, which tells its parent. Stop it before its ports are closed. */
+/** Boots `machine` as `parent/subject`, whose parent keeps its messages. Stop it before its ports are closed. */
 export function runForReal(machine: AnyStateMachine, input: unknown, ports: object) {
   const parent = setup({ actors: { subject: machine } }).createMachine({
     id: 'parent',
@@ -41,7 +41,7 @@ export function runForReal(machine: AnyStateMachine, input: unknown, ports: obje
   };
 }
 
-/** Waits until it holds; throws with what is so instead. */
+/** Waits until it is true; otherwise fails with the actual state. */
 export async function until(holds: () => boolean, whatIs: () => unknown, limitMs = 60_000): Promise<void> {
   const end = performance.now() + limitMs;
   while (!holds()) {

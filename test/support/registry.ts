@@ -1,5 +1,5 @@
 /**
- * A registry of the test's own on loopback: Debian's docker-registry, with or without a login, and images that no other
+ * A registry for a test on loopback: Debian's docker-registry, with or without a login, and images that no other
  * machine has.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
@@ -16,7 +16,7 @@ const run = promisify(execFile);
 
 const PROGRAM = '/usr/bin/docker-registry';
 export const LOGIN = { username: 'puller', password: 'canary-7f2c-registry-password' };
-/** Of {@link LOGIN}, by bcrypt, which is all that the registry takes. */
+/** {@link LOGIN} hashed by bcrypt, the only form that the registry accepts. */
 const HTPASSWD = 'puller:$2y$04$uHvN..2ZeKGkrMIDD6SvvOD936gs/5Nxi7tWXjl.NrioChNNROnLS';
 
 const MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
@@ -48,7 +48,7 @@ export class Registry {
     this.#isLocked = locked;
   }
 
-  /** As it stands in the names of images. */
+  /** The registry's address in names of images. */
   get host(): string {
     return `localhost:${this.#port}`;
   }
@@ -82,13 +82,13 @@ ${auth}
     rmSync(this.#directory, { recursive: true });
   }
 
-  /** How often somebody asked for the manifest of an image and got it. */
+  /** How often the manifest of an image was requested and sent. */
   pullsOf(repository: string): number {
     const line = new RegExp(`"GET /v2/${repository}/manifests/[^"]*" 200 `, 'g');
     return (this.#log.match(line) ?? []).length;
   }
 
-  /** Gives the test's busybox a name of its own, and so an id of its own. Returns the name for a pod. */
+  /** Pushes the test's busybox under a new name and with a new id. Returns the name for a pod. */
   async push(repository: string, tag = '1'): Promise<string> {
     const layout = join(this.#directory, 'layout');
     mkdirSync(layout, { recursive: true });

@@ -1,8 +1,9 @@
 /**
- * What a test needs of the machine it runs on: containerd, a browser, root.
+ * The requirements of tests: containerd, a browser, root.
  *
- * A test that cannot run here is skipped and says why. `STATELET_REQUIRE` lists requirements (by comma or space) that
- * must be there, so that a CI job which promises a browser fails when it has none instead of skipping in silence.
+ * A test whose requirements are not met is skipped and says why. `STATELET_REQUIRE` lists requirements (separated by
+ * commas or spaces) that must be met, so that a CI job that promises a browser fails without one instead of skipping
+ * tests.
  */
 export type Requirement =
   | 'apiserver'
@@ -22,7 +23,7 @@ export type Requirement =
   | 'logind';
 
 /**
- * `reason` is why the requirement cannot be met on this machine, or null when it is met. Use it as
+ * `reason`: why the requirement is not met on this machine, or null if it is. Use it as
  * `describe.skipIf(requirement('browser', reason).skip)`.
  */
 export function requirement(name: Requirement, reason: string | null): { skip: boolean } {

@@ -1,4 +1,4 @@
-/** Plain requests to an API server: answers and refusals as they are. */
+/** Plain requests to an API server, with its answers and errors unchanged. */
 
 import { loadKubeconfig } from '../../src/actors/kube/kubeconfig.ts';
 import { Transport, type TransportRequest } from '../../src/actors/kube/transport.ts';
@@ -50,7 +50,7 @@ export class Rest {
     return (await this.get(`${path}?${new URLSearchParams(query).toString()}`)) as unknown as ListObject;
   }
 
-  /** The Status of a request that has to fail. */
+  /** The Status of a request that must fail. */
   async refused(method: Method, path: string, body?: object | Json, contentType?: string): Promise<object> {
     const options = method === 'DELETE' ? { apiVersion: 'v1', kind: 'DeleteOptions', ...(body as object) } : body;
     const { code, value } = await this.send(method, path, options, contentType ? { 'content-type': contentType } : {});
@@ -58,7 +58,7 @@ export class Rest {
     return value as object;
   }
 
-  /** Everything that a watch says until the server ends it. */
+  /** All events of a watch until the server ends it. */
   async watch(path: string, query: Readonly<Record<string, string>>): Promise<{ type: string; object: KubeObject }[]> {
     const search = new URLSearchParams({ ...query, watch: 'true' }).toString();
     const { text } = await this.send('GET', `${path}?${search}`);
@@ -66,7 +66,7 @@ export class Rest {
     return lines.map((line) => JSON.parse(line) as { type: string; object: KubeObject });
   }
 
-  /** Creates what is not there yet. */
+  /** Creates an object that does not exist yet. */
   async ensure(path: string, body: object): Promise<void> {
     await this.expect([...CREATED, CONFLICT], 'POST', path, body);
   }
@@ -76,7 +76,7 @@ export class Rest {
     await this.expect([...DONE, NOT_FOUND], 'DELETE', path, body);
   }
 
-  /** The answer as it is. */
+  /** The answer as text. */
   async text(path: string): Promise<string> {
     return (await this.exchange('GET', path)).text;
   }
@@ -114,7 +114,7 @@ export class Rest {
   }
 }
 
-/** Below `/api/v1` a path that nobody serves is answered in plain text; clients make this Status of it. */
+/** Below `/api/v1` an unknown path is answered in plain text, from which clients make this Status. */
 function valueOf(code: number, text: string): unknown {
   if (code !== 404 || text.startsWith('{')) return JSON.parse(text);
   const message = 'the server could not find the requested resource';

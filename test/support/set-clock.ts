@@ -1,6 +1,6 @@
 /**
  * A wall clock that a test can set for one process and its children: libfaketime, which leaves the monotonic clock
- * alone, as the kernel does.
+ * unchanged, like the kernel.
  */
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,20 +12,20 @@ function library(): string | undefined {
   return places.map((place) => join(LIBRARIES, place, 'faketime/libfaketime.so.1')).find((path) => existsSync(path));
 }
 
-/** Why no clock can be set here; `null` when it can. */
+/** Why no clock can be set here; `null` if it can. */
 export const clocksAvailable = (): string | null =>
   library() === undefined ? `libfaketime is not below ${LIBRARIES} (Debian: libfaketime)` : null;
 
 export class SetClock {
   readonly #file: string;
 
-  /** `folder` has to live as long as the process. */
+  /** `folder` must exist as long as the process runs. */
   constructor(folder: string) {
     this.#file = join(folder, 'clock');
     this.set(0);
   }
 
-  /** Of a process that has this clock. */
+  /** The environment of a process with this clock. */
   get environment(): Readonly<Record<string, string>> {
     return {
       LD_PRELOAD: library() ?? '',
@@ -36,7 +36,7 @@ export class SetClock {
     };
   }
 
-  /** So many seconds away from the true time, from now on. */
+  /** Sets the clock to the true time plus this number of seconds. */
   set(offsetSeconds: number): void {
     writeFileSync(this.#file, `${offsetSeconds < 0 ? '' : '+'}${offsetSeconds}\n`);
   }

@@ -1,13 +1,13 @@
-/** A journal with two starts of one node, the second slower, as daemons leave them in one folder. */
+/** A journal with two starts of one node, the second one slower, as daemons leave them in one folder. */
 import { openJournal } from '../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
 import { image, manifest } from './pods-node.ts';
 
-/** What the image's pull takes longer in the second start. */
+/** How much longer the pull of the image takes in the second start. */
 const SLOWER_MS = 4_000;
 
-/** `isWaiting`: a third start that waits for its runtime. */
+/** `isWaiting`: adds a third start that waits for its runtime. */
 export async function startsJournal(directory: string, { isWaiting = false } = {}): Promise<void> {
   await record(directory, () => {});
   await record(directory, (node) => {
@@ -17,7 +17,7 @@ export async function startsJournal(directory: string, { isWaiting = false } = {
     await record(directory, () => {}, new BootNode({ argv: ARGV, answers: { 'runtime.connect': 'hangs' } }));
 }
 
-/** A start that this build decides otherwise in one turn. Returns the number of the record that differs. */
+/** A start that this build decides differently in one turn. Returns the number of the record that differs. */
 export async function divergingJournal(directory: string, turn: number): Promise<number> {
   let differs = -1;
   const changed = (kept: KernelRecord): KernelRecord => {
@@ -29,7 +29,7 @@ export async function divergingJournal(directory: string, turn: number): Promise
   return differs;
 }
 
-/** A start whose node, and whose every line of the log, has this text for a name. */
+/** A start with this text as the name of its node and in every log line. */
 export async function hostileJournal(directory: string, text: string): Promise<void> {
   const changed = (kept: KernelRecord): KernelRecord =>
     kept.k === 'log' ? { ...kept, text, fields: { ...kept.fields, [text]: text } } : kept;

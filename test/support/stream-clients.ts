@@ -1,6 +1,6 @@
 /**
- * The node's streams as a client meets them: a front with nothing but them, and clients of it by WebSocket (version 5,
- * version 4 and the SPDY tunnel of kubectl port-forward).
+ * Clients of the node's streams: a server with only these streams, and clients by WebSocket (version 5, version 4 and
+ * the SPDY tunnel of kubectl port-forward).
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -18,13 +18,13 @@ import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/tunnel.ts';
 import { SpdyClient } from '../../src/actors/spdy/client.ts';
 import { type Front, openFront } from './endpoint-front.ts';
 
-/** How the library's own server gives a socket to a connection that is already upgraded. */
+/** How the library's own server passes a socket to a connection that is already upgraded. */
 interface Adopting {
   _isServer: boolean;
   setSocket(socket: Socket, head: Buffer, options: object): void;
 }
 
-/** What came on each channel until the close, with its code, and the channels in their order. */
+/** The messages of each channel until the close, the close code, and the channels in order. */
 export interface Collected {
   readonly channels: Readonly<Record<number, string>>;
   readonly code: number;
@@ -46,7 +46,7 @@ export class StreamClients {
     this.path = path;
   }
 
-  /** A front for the one pod whose container is called `app`. */
+  /** A server for the one pod, whose container is `app`. */
   static async open(pod: NodePod, urls: StreamUrls, options: StreamingOptions = {}): Promise<StreamClients> {
     const view = { pods: () => [pod] } as unknown as NodeView;
     const front = await openFront(streamingEndpoints(view, urls, options));
@@ -58,13 +58,13 @@ export class StreamClients {
     await this.front.close();
   }
 
-  /** Whatever they are doing. */
+  /** Disconnects all clients, whatever they are doing. */
   endClients(): void {
     for (const client of this.clients) client.on('error', () => {}).terminate();
     this.clients.clear();
   }
 
-  /** `http://127.0.0.1:<port>/<kind>/<namespace>/<pod>`, with the container where the kind has one. */
+  /** `http://127.0.0.1:<port>/<kind>/<namespace>/<pod>`, with the container if the kind has one. */
   url(kind: 'exec' | 'attach' | 'portForward'): string {
     const container = kind === 'portForward' ? '' : '/app';
     return `http://127.0.0.1:${this.front.port}/${kind}${this.path}${container}`;
@@ -89,7 +89,9 @@ export class StreamClients {
     return { channels: Object.fromEntries(text) as Record<number, string>, code, order };
   }
 
-  /** A SPDY connection inside a WebSocket, as kubectl port-forward opens it; the library refuses to say its name. */
+  /**
+   * A SPDY connection inside a WebSocket, as kubectl port-forward opens it; the library does not report its protocol.
+   */
   async tunnel(): Promise<SpdyClient> {
     const asked = request(this.url('portForward'), {
       headers: {
@@ -118,9 +120,8 @@ export class StreamClients {
 }
 
 /**
- * One connection to a port through a tunnel: says `asked` and hears everything.
- *
- * `ends`: when this side has no more to say. containerd gives the other side one second more from then on.
+ * One connection to a port through a tunnel: sends `asked` and receives everything. `ends`: whether this side closes
+ * after sending; containerd then gives the other side one more second.
  */
 export function forwarded(
   spdy: SpdyClient,

@@ -1,6 +1,6 @@
 /**
- * A manager of units that answers as systemd's does, on a bus of its own: `dbus-daemon` or the library's broker, both on
- * a real unix socket. A slice is a folder below `tree`; every call is kept.
+ * A manager of units that answers like systemd's, on a bus of its own: `dbus-daemon` or the library's broker, both on a
+ * real unix socket. A slice is a folder below `tree`; every call is recorded.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
@@ -31,7 +31,7 @@ export async function startBus(kind: BusKind, folder: string): Promise<string> {
   });
 }
 
-/** A bus that takes connections and answers nothing, as one of a machine that is overloaded; its address. */
+/** The address of a bus that accepts connections and answers nothing, as on an overloaded machine. */
 export async function startMuteBus(folder: string): Promise<string> {
   const socket = join(folder, 'mute');
   const server = createServer((client) =>
@@ -53,9 +53,9 @@ type Properties = Readonly<Record<string, unknown>>;
 export class FakeSystemd {
   readonly units = new Map<string, Properties>();
   readonly calls: string[] = [];
-  /** How jobs end. */
+  /** The result of jobs. */
   result = 'done';
-  /** As systemd names its release. */
+  /** The version in systemd's form. */
   version = '252.39-1~deb12u1';
   private bus: MessageBus | undefined;
   private readonly tree: string;
@@ -133,7 +133,7 @@ export class FakeSystemd {
     return path;
   }
 
-  /** `a-b.slice` lies in `a.slice`. */
+  /** `a-b.slice` is inside `a.slice`. */
   private folderOf(name: string): string {
     const steps = name.replace(/\.slice$/, '').split('-');
     return join(this.tree, ...steps.map((_, depth) => `${steps.slice(0, depth + 1).join('-')}.slice`));

@@ -1,9 +1,9 @@
-/** A relay in front of a server that can go deaf: connections stay open, and nothing passes any more. */
+/** A relay in front of a server that can stop forwarding: connections stay open, and nothing passes any more. */
 import { connect, createServer, type Socket } from 'node:net';
 
 export interface TcpRelay {
   readonly port: number;
-  /** What is connected now hears nothing more and is not told; later connections pass. */
+  /** Existing connections receive nothing more, without notice; later connections work. */
   freeze(): void;
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * The end of every test run: which tiers could not run on this machine, and why. vitest calls the returned function after
- * the last test.
+ * Prints at the end of every test run which tiers could not run on this machine, and why. vitest calls the returned
+ * function after the last test.
  */
 import { existsSync } from 'node:fs';
 import { realClusterMissing } from './cluster.ts';

@@ -1,10 +1,9 @@
 /**
- * Simulation: the same kernel in a world made of a seed. Time is virtual, results come late, twice, wrong or never, and
- * the same seed gives the same journal, byte for byte.
+ * Simulation: the real kernel in a world that follows from a seed. Time is virtual; results come late, twice, wrong or
+ * never; and the same seed gives the same journal, byte for byte.
  *
- * Owns: virtual time and the faults. What the world answers is the caller's model of it.
- * Invariants: S1 nothing here reads a clock or chance of its own. S2 events of one instant happen in the order in which
- * they were armed.
+ * Owns: virtual time and the faults. The caller has the model that answers. Invariants: S1 nothing here reads a clock
+ * or has random choices of its own. S2 events at the same time happen in the order in which they were armed.
  */
 import type { TimeSource } from '../../src/kernel/clock.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
@@ -17,7 +16,7 @@ interface Armed {
   readonly fire: () => void;
 }
 
-/** Time that moves only when told, from one armed moment to the next. */
+/** Time that advances only on request, from one armed timer to the next. */
 export class VirtualTime implements TimeSource {
   private ms: number;
   private order = 0;
@@ -37,7 +36,9 @@ export class VirtualTime implements TimeSource {
     return () => void (this.armed = this.armed.filter((other) => other !== entry));
   }
 
-  /** Fires everything due until `untilMs`, in order of time, then of arming; stops early when `stop` says so. */
+  /**
+   * Fires everything due until `untilMs`, in the order of time, then of arming; ends early when `stop` returns true.
+   */
   advanceTo(untilMs: number, stop: () => boolean = () => false): void {
     while (!stop()) {
       const next = this.armed.reduce<Armed | undefined>(
@@ -57,20 +58,20 @@ export class VirtualTime implements TimeSource {
   }
 }
 
-/** Chances in [0, 1] of each fault, and the longest delay of an answer. */
+/** The probability of each fault, and the longest delay of an answer. */
 export interface Faults {
   /** The operation fails and has no effect. */
   readonly fail: number;
-  /** The operation is done and its answer is lost: the caller sees a failure. */
+  /** The operation is done, but its answer is lost: the caller sees a failure. */
   readonly loseAnswer: number;
-  /** The answer arrives a second time. */
+  /** The answer arrives twice. */
   readonly duplicate: number;
-  /** No answer ever comes. */
+  /** There is no answer. */
   readonly hang: number;
   readonly delayMaxMs: number;
 }
 
-/** The caller's model: does what was asked, and says what came of it. A stream keeps `emit` for later. */
+/** The caller's model: performs the operation and returns its result. A stream keeps `emit` for later. */
 export type WorldModel = (
   request: EffectRequest & { readonly resume: boolean },
   emit: (event: JsonEvent) => void,
@@ -79,7 +80,7 @@ export type WorldModel = (
 const LOST = { name: 'Error', message: 'the answer was lost', code: 'DEADLINE_EXCEEDED', retriable: true };
 const FAILED = { name: 'Error', message: 'the world refused', code: 'UNAVAILABLE', retriable: true };
 
-/** Performs operations by asking the model, with the seed's faults between. */
+/** Performs operations by the model, with the faults of the seed. */
 export class FaultyWorld implements Performer {
   readonly random: SeededRandom;
   private readonly time: VirtualTime;

@@ -1,6 +1,6 @@
 /**
- * A WebSocket client that sends what it is told to, frame for frame, and keeps what comes: for handshakes and messages
- * that a library refuses to send.
+ * A WebSocket client that sends given frames and keeps what it receives: for handshakes and messages that a library
+ * refuses to send.
  */
 import type { Socket } from 'node:net';
 import type { FrameKind } from '../actors/server/golden-records.ts';
@@ -11,17 +11,17 @@ export interface Frame {
 }
 
 const OPCODES: Readonly<Record<FrameKind, number>> = { text: 1, binary: 2, close: 8, ping: 9, pong: 10 };
-/** Masking hides nothing from a test, but a server refuses frames without it. */
+/** A mask hides nothing from a test, but a server refuses frames without one. */
 const MASK = Buffer.from([1, 2, 3, 4]);
 
-/** One whole frame of a client, masked; `payload` of at most 125 bytes. */
+/** One complete frame of a client, masked; `payload` has at most 125 bytes. */
 export function clientFrame(op: FrameKind, payload: Buffer): Buffer {
   if (payload.length > 125) throw new Error(`a frame of ${payload.length} bytes is longer than this client sends`);
   const masked = payload.map((byte, at) => byte ^ MASK[at % 4]!);
   return Buffer.concat([Buffer.from([0x80 | OPCODES[op], 0x80 | payload.length]), MASK, masked]);
 }
 
-/** The whole frames in what a server sent after its handshake, none of them fragmented. */
+/** The complete frames that a server sent after its handshake; none are fragmented. */
 export function serverFrames(bytes: Buffer): Frame[] {
   const frames: Frame[] = [];
   for (let at = 0; at + 2 <= bytes.length; ) {
@@ -35,7 +35,7 @@ export function serverFrames(bytes: Buffer): Frame[] {
   return frames;
 }
 
-/** Where the payload of the frame at `at` begins, and its length. */
+/** The position and length of the payload of the frame at `at`. */
 function extent(bytes: Buffer, at: number): [start: number, length: number] {
   const length = bytes[at + 1]! & 0x7f;
   if (length === 126) return at + 4 <= bytes.length ? [at + 4, bytes.readUInt16BE(at + 2)] : [bytes.length, 1];
@@ -44,7 +44,7 @@ function extent(bytes: Buffer, at: number): [start: number, length: number] {
   return [at + 2, length];
 }
 
-/** Everything that comes over a connection, in one piece. */
+/** All received bytes of a connection, in one buffer. */
 export class Received {
   bytes: Buffer = Buffer.alloc(0);
   isClosed = false;
@@ -62,7 +62,7 @@ export class Received {
     });
   }
 
-  /** Resolves when `isThere` says so, the connection is closed, or the time is over. */
+  /** Resolves when `isThere` returns true, the connection is closed, or the time is over. */
   async until(isThere: (bytes: Buffer) => boolean, withinMs: number): Promise<void> {
     const deadline = performance.now() + withinMs;
     while (!this.isClosed && !isThere(this.bytes)) {

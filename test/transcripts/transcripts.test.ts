@@ -1,4 +1,4 @@
-/** Each story of this folder, played again: what its text says is what the machines decide. */
+/** Each story of this folder is played: its text must have the decisions of today's machines. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { playStory, storyPaths } from '../support/transcripts/stories.ts';

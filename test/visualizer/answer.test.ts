@@ -1,4 +1,4 @@
-/** The first line of the page, of starts of the real supervisor that hang, fail, go on and end. */
+/** The first line of the page, for starts of the real supervisor that hang, fail, continue and end. */
 import { describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
 import type { Operations } from '../../src/machines/model/operations/index.ts';
@@ -32,7 +32,7 @@ class WatchedNode {
 
 const KUBECONFIG = ['--kubeconfig=/etc/kubernetes/kubelet.conf', '--config=/etc/kubelet.yaml'];
 
-/** By what does not answer: the phase, and what it waits for. */
+/** By the operation that does not answer: the phase, and what it waits for. */
 const HUNG: readonly [keyof Operations, string, string, (readonly string[])?][] = [
   ['host.readConfiguration', 'command.loadingConfiguration', 'flags, configuration file and drop-ins', KUBECONFIG],
   ['host.readable', 'command.initializingTLS', 'the check of the certificate of its own'],

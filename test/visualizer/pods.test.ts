@@ -1,4 +1,4 @@
-/** The list of pods and the story of one, of starts of the real supervisor. */
+/** The list of pods and the story of one, for starts of the real supervisor. */
 import { expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
 import type { ShownRecord } from '../../src/actors/server/visualizer/protocol.ts';
@@ -7,7 +7,7 @@ import { podAnswer, podEvents } from '../../src/visualizer/pod-answer.ts';
 import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
 import { image, manifest } from '../support/pods-node.ts';
 
-/** A node with one pod, and what a page knows of it. */
+/** A node with one pod, and the page's data about it. */
 class WatchedPod {
   readonly node: BootNode;
   private readonly feed: KernelFeed;

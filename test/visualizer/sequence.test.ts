@@ -1,4 +1,4 @@
-/** Who told whom, of turns that a kernel made. */
+/** The sequence of messages in turns of a real kernel. */
 import { expect, it } from 'vitest';
 import type { ShownRecord } from '../../src/actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';

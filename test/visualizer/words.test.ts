@@ -1,4 +1,4 @@
-/** How the page words what it shows. */
+/** The page's texts for durations, states and records. */
 import { expect, it } from 'vitest';
 import { stepRanges } from '../../src/visualizer/words.ts';
 

@@ -23,8 +23,8 @@ export const diffCommand = (a: string, b: string, options: InsightOptions): numb
         json: { ...compared, same, failed },
         text: [
           describeComparison({ ...compared, same }),
-          describeFailed(failed.a, 'Failed in a alone, and not made good since'),
-          describeFailed(failed.b, 'Failed in b alone, and not made good since'),
+          describeFailed(failed.a, 'Failed only in a, and not resolved since'),
+          describeFailed(failed.b, 'Failed only in b, and not resolved since'),
         ].join(''),
         code: same ? exitCodes.same : exitCodes.divergence,
       };

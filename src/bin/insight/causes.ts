@@ -70,7 +70,7 @@ const deathsOf = (story: Story, isOwn: (actor: string) => boolean): Failed[] =>
     return isDeath ? [{ actor: actorName(actor, story), error: text, times: 1, atMs: t - story.started }] : [];
   });
 
-export function describeFailed(failed: readonly Failed[], title = 'Failed, and not made good since'): string {
+export function describeFailed(failed: readonly Failed[], title = 'Failed, and not resolved since'): string {
   if (failed.length === 0) return '';
   const rows = failed
     .slice(0, FAILED_SHOWN)

@@ -1,4 +1,4 @@
-/** Keys of pods and their requests, of every type that the API has. */
+/** Requests for certificates of pods, with keys of every type that the API allows. */
 // oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
 import 'reflect-metadata';
 import { createPrivateKey, createPublicKey } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * Certificates by the cluster's signers: real keys, requests and files against the test API server, held against what
- * the Go kubelet was recorded doing (test/golden/http/csr-flow.json).
+ * Certificates by the cluster's signers: real keys, requests and files against the test API server, compared with a
+ * recording of the Go kubelet (test/golden/http/csr-flow.json).
  */
 import { execFileSync } from 'node:child_process';
 import {
@@ -129,7 +129,7 @@ describe('a node that has only a bootstrap token', () => {
     expect(decoded(request)).toBe(recorded(1).csr[0]!.request);
     expect(csrs()[0]!.metadata).toMatchObject({ generateName: 'csr-', name: expect.stringMatching(/^csr-\w{5}$/) });
 
-    // Both answers are seen only by who watches when they come.
+    // A watch shows both answers only if it is open when they arrive.
     await until(
       () => server.load.watches === 1,
       () => server.load,
@@ -263,7 +263,7 @@ describe('the signers of the cluster', () => {
 describe('a certificate that nears its end', () => {
   it('is replaced in time, and the old one stays on disk', async () => {
     server.signer.autoApprove = true;
-    // Backdated by five minutes, so that four fifths of its life are over when it is issued.
+    // The certificate is backdated by five minutes, so four fifths of its lifetime have passed when it is issued.
     server.signer.certificateSeconds = 60;
     await builder();
     const manager = clientManager();

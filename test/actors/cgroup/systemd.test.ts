@@ -1,4 +1,4 @@
-/** The driver `systemd`: what is asked of a manager over a real D-Bus socket, and what comes of it. */
+/** The driver `systemd`: its requests to a manager over a real D-Bus socket, and their results. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -29,7 +29,7 @@ async function machine(kind: (typeof BUS_KINDS)[number]) {
   return { systemd, ports, tree, address };
 }
 
-/** The library throws from a timer where it greets the bus itself: an exception that nothing catches fails this, too. */
+/** The library throws from a timer if it greets the bus itself: this test also fails for such an uncaught exception. */
 it('a bus that does not answer is a failure of the call, which can be tried again', async () => {
   const address = await startMuteBus(await temporaryFolder());
   const manager = systemdManager(cpuWeight, address, 100);

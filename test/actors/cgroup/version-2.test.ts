@@ -1,6 +1,6 @@
 /**
- * `cgroup.*` of version 2: what is written where, against a tree of plain files; and making and removing groups on the
- * unified hierarchy of this machine, where it has one (its controllers may all be with version 1).
+ * `cgroup.*` of version 2: the written files, in a tree of plain files; and creating and removing groups on the unified
+ * hierarchy of this machine, if it has one (all of its controllers may belong to version 1).
  */
 
 import { spawn } from 'node:child_process';
@@ -21,7 +21,7 @@ const FILES = [...LIMITS, 'hugetlb.2MB.max', 'hugetlb.2MB.rsvd.max'];
 const UNIFIED = '/sys/fs/cgroup/unified';
 const driver = 'cgroupfs' as const;
 
-/** A machine of files: a group's files are there beforehand, as the kernel would make them. */
+/** A machine that consists of files: the files of a group exist already, as the kernel would create them. */
 async function machine(...groups: readonly string[]) {
   const root = await temporaryFolder();
   mkdirSync(join(root, 'proc/self'), { recursive: true });

@@ -1,4 +1,4 @@
-/** What metrics count of a call that ends in each way. */
+/** The metrics of a call, for each way in which it can end. */
 import { expect, it } from 'vitest';
 import { observedClient, type RuntimeActivity } from '../../../src/actors/cri/activity.ts';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';

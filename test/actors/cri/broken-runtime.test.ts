@@ -1,4 +1,7 @@
-/** A runtime that sends, lists and counts what no node has costs its own pods, and neither time nor memory beyond. */
+/**
+ * A runtime whose messages, lists and counts exceed those of every node affects only its own pods, within limits of
+ * time and memory.
+ */
 import { afterEach, describe, expect, it } from 'vitest';
 import { connectRuntime, type RuntimeClient } from '../../../src/actors/cri/client.ts';
 import { listenForHints } from '../../../src/actors/cri/hints.ts';
@@ -20,7 +23,7 @@ afterEach(async () => {
   for (const fake of fakes.splice(0)) await fake.close();
 });
 
-/** A number of restarts as the runtime says it. */
+/** The annotation in which the runtime returns the number of restarts. */
 const RESTARTS = 'io.kubernetes.container.restartCount';
 const containerStatus = (over: Partial<ContainerStatus>): ContainerStatus => ({
   id: 'c',

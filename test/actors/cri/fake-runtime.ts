@@ -1,7 +1,7 @@
 /**
- * A CRI runtime whose every answer a test decides: the real protocol on a real socket, without containers.
+ * A CRI runtime whose answers are decided by a test: the real protocol on a real socket, without containers.
  *
- * Calls without a handler answer UNIMPLEMENTED, as those of an older runtime do.
+ * Calls without a handler answer UNIMPLEMENTED, like those of an older runtime.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,12 +16,12 @@ import type {
 } from '../../../src/machines/model/api/cri.ts';
 
 type Calls = RuntimeServiceCalls & ImageServiceCalls;
-/** An answer may leave fields out, and may say what only another runtime would: the encoder is the only judge. */
+/** An answer may omit fields, and may contain what only another runtime would send: only the encoder checks it. */
 export type Handlers = {
   -readonly [Name in keyof Calls]?: (request: Calls[Name][0]) => object | Promise<object>;
 };
 
-/** An answer that is an error of gRPC. */
+/** An answer that is a gRPC error. */
 export class Refusal extends Error {
   readonly code: grpc.status;
   constructor(code: grpc.status, message: string) {
@@ -72,7 +72,7 @@ async function answer(handle: () => Promise<object>, callback: grpc.sendUnaryDat
 }
 
 export class FakeRuntime {
-  /** By uid: what lists and statuses answer, unless a handler overrides them. */
+  /** By uid: the content of lists and statuses, unless a handler overrides it. */
   readonly pods = new Map<string, FakePod>();
   handlers: Handlers;
   readonly calls: string[] = [];
@@ -89,7 +89,7 @@ export class FakeRuntime {
   }
 
   static async start(handlers: Handlers = {}, options: { streamsEvents?: boolean } = {}): Promise<FakeRuntime> {
-    // Not below tmpdir(): the path of a socket may have 107 characters.
+    // Not below tmpdir(), because the path of a socket has at most 107 characters.
     const fake = new FakeRuntime(await mkdtemp('/tmp/statelet-fake-cri-'), handlers);
     fake.#streamsEvents = options.streamsEvents ?? true;
     await fake.listen();
@@ -117,7 +117,7 @@ export class FakeRuntime {
     this.#server = server;
   }
 
-  /** As a crash: connections break, the socket refuses. */
+  /** As after a crash: connections break, the socket refuses. */
   stopListening(): void {
     this.#server?.forceShutdown();
     this.#server = undefined;
@@ -133,7 +133,7 @@ export class FakeRuntime {
     return this.#eventStreams.size;
   }
 
-  /** Sends one event to whoever listens. */
+  /** Sends one event to all listeners. */
   emit(event: Partial<ContainerEventResponse>): void {
     for (const stream of this.#eventStreams) stream.write(event);
   }

@@ -1,4 +1,4 @@
-/** What a pod has is asked for once, and again whenever it could be something else. */
+/** The ids of a pod are requested once, and again only when they may have changed. */
 import { expect, it, onTestFinished } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { type Ids, inspectPod, PodIds } from '../../../src/actors/cri/inspect.ts';
@@ -87,7 +87,7 @@ it('a list during which something was made, or may have been, is not the whole t
   }
 });
 
-it('a relist that shows what nobody here made casts doubt, one that shows the known does not', async () => {
+it('a relist that shows an unknown id causes an inspection, one that shows known ids does not', async () => {
   const podIds = await listed();
   podIds.shown('a', { sandboxIds: ['s'], containerIds: [] });
   expect(podIds.of('a')).toEqual(ONE);

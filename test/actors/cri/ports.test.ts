@@ -1,4 +1,4 @@
-/** What the ports add to the calls: limits, deadlines, lookups. What a runtime does is in test/contract/cri.test.ts. */
+/** What the ports add to the calls: limits, deadlines, lookups. The runtime's part is in test/contract/cri.test.ts. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -142,7 +142,7 @@ it('a runtime without RuntimeConfig does not tell; one that fails, fails', async
   await expect(ports['cri.runtimeConfig'](call({}))).rejects.toMatchObject({ code: 'INTERNAL' });
 });
 
-/** Of an earlier agent, and without the mark of a container that has values of Secrets. */
+/** A container of an earlier agent, without the mark that containers with values of Secrets have. */
 const WITHOUT_SECRETS: Handlers = {
   ContainerStatus: () => ({ status: { id: 'c', log_path: '/nowhere/app/0.log' } }),
 };

@@ -1,4 +1,4 @@
-/** Handles on their way to the runtime, and the runtime's words on their way back. */
+/** Handles are replaced on the way to the runtime, and values on the way back. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -6,7 +6,7 @@ const PLACES = 2;
 /** Longer than any test here. */
 const LONG_MS = 60_000;
 
-/** Calls that end when they are told to, in the order in which they began. */
+/** Calls that end on request, in the order in which they began. */
 function calls() {
   const under: { readonly name: string; readonly end: () => void }[] = [];
   const begin = (name: string) => () => new Promise<void>((end) => under.push({ name, end }));

@@ -1,4 +1,4 @@
-/** `cri.watchPods` against a runtime that misbehaves on purpose. */
+/** `cri.watchPods` with a runtime that deliberately violates its contract. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, it } from 'vitest';
@@ -6,7 +6,7 @@ import { criPorts } from '../../../src/actors/cri/ports.ts';
 import type { WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';
 import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
 
-/** A relist so rare that only an event can explain what is seen sooner. */
+/** With so rare a relist, only an event can explain what is seen earlier. */
 const NEVER_MS = 600_000;
 const SOON_MS = 30_000;
 
@@ -18,7 +18,7 @@ afterEach(async () => {
 interface Options {
   readonly handlers?: Handlers;
   readonly pods?: readonly string[];
-  /** Pods that are not as most are. */
+  /** Pods that differ from the usual ones. */
   readonly others?: Readonly<Record<string, ReturnType<typeof fakePod>>>;
   readonly relistPeriodMs?: number;
   readonly inspectDeadlineMs?: number;
@@ -64,7 +64,7 @@ type PodItem = Extract<
   { type: 'runtime.podChanged' | 'runtime.sandboxChanged' | 'runtime.containerChanged' }
 >;
 
-/** Each thing that was said of a pod. */
+/** Everything that was reported about a pod. */
 const reported = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
   items.filter(
     (item): item is PodItem =>
@@ -72,7 +72,7 @@ const reported = (items: readonly WatchPodsItem[], uid: string): PodItem[] =>
       ((item.type === 'runtime.sandboxChanged' || item.type === 'runtime.containerChanged') && item.uid === uid),
   );
 
-/** What the newest of these says of the first container. */
+/** The state of the first container in the newest report. */
 function stateIn(items: readonly WatchPodsItem[], uid: string): string | undefined {
   const last = reported(items, uid).at(-1);
   return last?.type === 'runtime.podChanged' ? last.status.containers[0]?.state : last?.status.state;
@@ -144,7 +144,7 @@ it('an id that no list has shown brings the next relist forward, not one for eac
   expect(fake.count('ListPodSandbox')).toBeLessThanOrEqual(periods + 1);
 });
 
-/** A call of the pod `a`, of which the runtime tells an event 100 ms before it answers. */
+/** A call for the pod `a`, whose event the runtime sends 100 ms before the answer. */
 const after = (fake: () => FakeRuntime, container_id: string, reply: object) => async (): Promise<object> => {
   fake().emit({ container_id, container_event_type: 'CONTAINER_STARTED_EVENT' });
   await sleep(100);
@@ -153,7 +153,7 @@ const after = (fake: () => FakeRuntime, container_id: string, reply: object) => 
 const CreateContainer = () => ({ container_id: 'made' });
 const callOf = { id: 2, resume: false, signal: new AbortController().signal, emit: () => {} };
 
-/** Relists are rare once the events have proved themselves: none for half a second. */
+/** Waits until relists are rare, because the events have been complete: none for half a second. */
 async function untilRare(fake: FakeRuntime): Promise<void> {
   await eventually(() => fake.count('ListPodSandbox') > 5);
   for (let before = 0; before < fake.count('ListPodSandbox'); await sleep(500)) before = fake.count('ListPodSandbox');
@@ -185,7 +185,7 @@ it('what a pod has seen by an inspection of its own is not reported once more, w
   await eventually(() => reported(items, 'a').length === 2);
 });
 
-it('an inspection that nobody waits for any more leaves the report to the watch', async () => {
+it('an inspection whose caller has gone leaves the report to the watch', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
@@ -376,7 +376,7 @@ it('a stop of our own shows its end in the answer, and is not published beside i
   expect(reported(items, 'a')).toHaveLength(1);
 });
 
-it('without events the relist finds it all', async () => {
+it('without events the relist finds all changes', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 20, streamsEvents: false });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));

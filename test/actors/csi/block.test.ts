@@ -1,4 +1,4 @@
-/** Volumes that are block devices, against a driver on a real socket and real devices: layout, records, remains. */
+/** Volumes that are block devices, with a driver on a real socket and real devices: layout, records, leftovers. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** `csi.*` against a driver on a real socket that really mounts: calls, records, what is left after each failure. */
+/** `csi.*` with a driver on a real socket that really mounts: calls, records, leftovers of each failure. */
 import { once } from 'node:events';
 import { chownSync, existsSync, mkdirSync, renameSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';

@@ -1,4 +1,4 @@
-/** The talk with device plugins, and their registration, over real sockets. */
+/** Calls to device plugins, and their registration, over real sockets. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
@@ -204,7 +204,7 @@ it('the checkpoint is the one of the Go kubelet', async () => {
     entries: [entry],
     registered: { 'nvidia.com/gpu': ['tegra'] },
   });
-  // Found in the wild: of a kubelet on a machine with one such device.
+  // The file of a kubelet on a machine with one such device.
   expect(readFileSync(path, 'utf8')).toBe(
     '{"Data":{"PodDeviceEntries":[{"PodUID":"bf52b2cd-b611-4e79-86b1-280b283185c3","ContainerName":"check",' +
       '"ResourceName":"nvidia.com/gpu","DeviceIDs":{"-1":["tegra"]},' +

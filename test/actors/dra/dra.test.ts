@@ -1,4 +1,4 @@
-/** The calls to resource drivers, and what is followed of them, over real sockets. */
+/** Calls to resource drivers, and the streams that follow them, over real sockets. */
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +10,7 @@ import { openStream, perform, temporaryFolder } from '../../support/host-ports.t
 
 const NAME = 'gpu.example.test';
 const ports = draPorts();
-/** The frame with which a server of HTTP/2 begins. */
+/** The first frame of an HTTP/2 server. */
 const EMPTY_SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
 
 async function driver(options: Partial<DraDriverOptions> = {}) {
@@ -93,7 +93,7 @@ describe('a driver that does not do it', () => {
     expect(second.started.calls).toEqual([]);
   });
 
-  it('is left when nobody waits any more', async () => {
+  it('is closed when its caller does not wait any more', async () => {
     const { started, call } = await driver();
     started.hangs = true;
     const abort = new AbortController();

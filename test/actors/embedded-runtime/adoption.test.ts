@@ -17,7 +17,7 @@ afterEach(async () => {
   await node.destroy();
 });
 
-/** A process of its own that hosts the runtime of this node, until it is killed. */
+/** Starts a separate process that hosts the runtime of this node until it is killed. */
 async function startDaemon(): Promise<void> {
   const module = new URL('../../../src/actors/embedded-runtime/embedded-runtime.ts', import.meta.url).href;
   const script = `
@@ -121,7 +121,7 @@ it('a process number that was used again is not taken for the container', async 
   const pid = await node.pid(id);
   await node.stop();
   await killShim(id);
-  // Start times count in ticks of 10 ms: the stranger must not be born in the same one.
+  // Start times count in ticks of 10 ms: the other process must not start in the same one.
   await sleep(30);
   const stranger = spawn('sleep', ['85'], { stdio: 'ignore', detached: true });
   onTestFinished(() => void stranger.kill('SIGKILL'));

@@ -1,4 +1,4 @@
-/** ExecSync: what a call leaves behind. */
+/** ExecSync: the leftovers of a call. */
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
 import { execSync } from '../../../src/actors/embedded-runtime/exec.ts';

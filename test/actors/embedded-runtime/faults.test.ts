@@ -13,7 +13,7 @@ afterAll(() => node.destroy());
 const inject = (faults: unknown): void =>
   writeFileSync(node.faultsFile, typeof faults === 'string' ? faults : JSON.stringify(faults));
 
-it('an error is given as often as told, and then no more', async () => {
+it('an error is returned as often as requested, and then no more', async () => {
   inject({ Version: [{ error: { code: 'UNAVAILABLE', message: 'gone fishing' }, times: 2 }] });
   for (let i = 0; i < 2; i++) {
     await expect(node.client.call('Version')).rejects.toMatchObject({

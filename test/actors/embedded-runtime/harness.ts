@@ -1,4 +1,4 @@
-/** An embedded runtime in a folder of its own, and a client that speaks to it over the real socket. */
+/** An embedded runtime in a folder of its own, and a client that calls it over the real socket. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ function methodOf(name: string): MethodDefinition<object, object> {
   throw new Error(`CRI has no method ${name}`);
 }
 
-/** A folder, a runtime in it, and the sentences that tests are made of. */
+/** A node's folder with a runtime in it, and the steps of its tests. */
 export class Node {
   readonly directory = mkdtempSync(join(tmpdir(), 'statelet-runtime-'));
   readonly socket = join(this.directory, 'run', 'cri.sock');
@@ -89,7 +89,7 @@ export class Node {
     this.#runtime = undefined;
   }
 
-  /** Removes every sandbox, whichever runtime made it, then the folder. */
+  /** Removes all sandboxes of every runtime in the folder, then the folder. */
   async destroy(): Promise<void> {
     rmSync(this.faultsFile, { force: true });
     if (!this.#runtime) await this.start();
@@ -166,7 +166,7 @@ export class Node {
 /** Far longer than a busy machine needs, in milliseconds. */
 const PATIENCE_MS = 60_000;
 
-/** Asks until there is an answer; fails with the name of what did not come. */
+/** Polls until there is an answer; an error names what did not happen. */
 export async function eventually<T>(what: string, ask: () => Promise<T | undefined> | T | undefined): Promise<T> {
   for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await sleep(10)) {
     const answer = await ask();

@@ -247,7 +247,7 @@ describe('images', () => {
     expect(await find('statelet.local/tool:v1')).toBeNull();
   });
 
-  it('others do not exist, and the error says what to do', async () => {
+  it('others do not exist, and the error gives advice', async () => {
     await expect(pull('docker.io/library/nginx:1.27')).rejects.toMatchObject({
       code: status.NOT_FOUND,
       details: expect.stringContaining('use the image "statelet.local/host:latest"'),

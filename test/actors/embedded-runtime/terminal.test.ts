@@ -1,9 +1,9 @@
-/** The terminal of a process in a thread that ends: what it leaves alone. */
+/** The terminal of a process, when the thread that opened it ends: other descriptors stay open. */
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 
 const TERMINAL = new URL('../../../src/actors/embedded-runtime/process/terminal.ts', import.meta.url).href;
-/** Opens a terminal, closes it, says its descriptor's number, and ends at the next word. */
+/** Opens a terminal, closes it, reports the number of its descriptor, and ends at the next message. */
 const THREAD = `
   const { parentPort } = require('node:worker_threads');
   import(${JSON.stringify(TERMINAL)}).then(({ openTerminal }) => {
@@ -14,7 +14,10 @@ const THREAD = `
   });
   parentPort.once('message', () => process.exit());
 `;
-/** A process of its own: nobody else takes the number. Says where it leads before and after the thread ended. */
+/**
+ * A separate process, so that no other code reuses the number. Reports the target of the descriptor before and after
+ * the end of the thread.
+ */
 const PROGRAM = `
   const { openSync, readlinkSync } = require('node:fs');
   const { Worker } = require('node:worker_threads');
@@ -27,6 +30,6 @@ const PROGRAM = `
   });
 `;
 
-it('a thread that ends closes no terminal once more: its number is somebody else’s by then', () => {
+it('a thread that ends closes no terminal twice: its number may belong to another file by then', () => {
   expect(execFileSync(process.execPath, ['--eval', PROGRAM], { encoding: 'utf8' })).toBe('/dev/null\n/dev/null\n');
 });

@@ -1,4 +1,4 @@
-/** Which addresses a node could have, held against the routes of a machine that is described by files. */
+/** The addresses that a node could have, by the routes of a machine that is described by files. */
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Programs that may hang: how they end, and that one that does not end is abandoned. */
+/** Programs that may hang: how they are ended, and that one that does not end is abandoned. */
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';

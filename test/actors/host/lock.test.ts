@@ -1,4 +1,4 @@
-/** The lock file against real strangers: util-linux's `flock`, which takes the same lock as the Go kubelet. */
+/** The lock file with other processes: util-linux's `flock` takes the same lock as the Go kubelet. */
 import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, openSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -97,7 +97,7 @@ it('asking twice in one process is asking once', async () => {
   expect(isFree(path)).toBe(false);
 });
 
-it('contention is said when somebody opens the file, and when it is deleted', async () => {
+it('contention is reported when another process opens the file, and when the file is deleted', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   writeFileSync(path, '');
   const stream = openStream(hostPorts()['host.watchLock'], { path });
@@ -111,7 +111,7 @@ it('contention is said when somebody opens the file, and when it is deleted', as
   await second.until(() => true);
 });
 
-it('without FFI contention is said when somebody waits for the lock', async () => {
+it('without FFI contention is reported when another process waits for the lock', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const ports = hostPorts({ system: null });
   await perform(ports['host.acquireLock'], { path, wait: false });

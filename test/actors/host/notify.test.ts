@@ -1,4 +1,4 @@
-/** What is told to a service manager that does not read, on a real datagram socket. */
+/** Messages to a service manager that does not read, on a real datagram socket. */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';

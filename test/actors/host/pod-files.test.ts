@@ -1,4 +1,4 @@
-/** The folders of pods, against containers that would lead the agent astray. */
+/** The folders of pods, with containers that try to redirect the agent. */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,
@@ -44,7 +44,7 @@ const prepare = (
   },
 ) => perform(preparePod, { root, directories: input.directories ?? [], files: input.files ?? [] });
 
-it('the numbers of the logs in a folder are told, if they are wanted and anybody can have written them', async () => {
+it('the numbers of the logs in a folder are reported, if they are requested and a runtime could have written them', async () => {
   const { root } = await node();
   const folder = (name: string) => join(root, name);
   for (const [name, logs] of [

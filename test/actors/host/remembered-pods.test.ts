@@ -1,4 +1,4 @@
-/** Pods remembered on disk: whole, for the owner alone, and never outside of their folder. */
+/** Pods remembered on disk: complete, readable only by their owner, and never outside of their folder. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The watchdog's ports, against a real datagram socket as the service manager has one. */
+/** The watchdog's ports, with a real datagram socket like that of the service manager. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { datagramReceiver } from '../../support/host-datagram.ts';
 import { OpenStream, perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const INTERVAL_MS = 100;
-/** Longer than anybody here waits for a word. */
+/** Longer than every wait of a test here. */
 const NEVER_MS = 600_000;
 
 const portsFor = (environment: Record<string, string>) =>
@@ -61,7 +61,7 @@ describe('the feeding', () => {
     await expect(receiver.next(3 * INTERVAL_MS)).rejects.toThrow('nothing was sent');
   });
 
-  it('says once that nobody hears it, tries on, and says once that it is heard again', async () => {
+  it('reports once that no service manager receives it, retries, and reports once that one does again', async () => {
     const address = join(await temporaryFolder(), 'notify');
     const stream = feed(address);
     const unheard = await stream.until(({ type }) => type === 'watchdog.unheard');

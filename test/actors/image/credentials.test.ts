@@ -196,7 +196,7 @@ describe('plugins', () => {
     expect(calls()).toBe(2);
   });
 
-  it('is asked once by all who ask at the same time', async () => {
+  it('is called once for all concurrent requests', async () => {
     const { lookup, calls } = await withPlugin(`sleep 0.2; ${counted(logins('u'))}`);
     await Promise.all([lookup('a.io/x'), lookup('a.io/x'), lookup('a.io/x')]);
     expect(calls()).toBe(1);

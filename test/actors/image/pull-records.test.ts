@@ -1,4 +1,4 @@
-/** The records of pulls on disk: upstream's format, nothing secret told, nothing half written. */
+/** The records of pulls on disk: in upstream's format, without secrets, never incomplete. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Plugins that are asked on behalf of a pod's service account: what they are given, by a real API server's protocol. */
+/** Plugins that get tokens of a pod's service account: their requests, over the protocol of a real API server. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -163,7 +163,7 @@ describe('a plugin with tokenAttributes', () => {
   it('gives nothing where the account or its token cannot be had, and that is said', async () => {
     const { lookup, warnings } = await withPlugin(`echo '${ANSWER}'`);
     const web = pod('web');
-    // The account is still that of a pod of this node, so the node may ask for its tokens.
+    // Another pod of this node still has the account, so the node may request its tokens.
     pod('stays');
     server.delete('v1', 'pods', 'web', 'default', 0);
     expect(await lookup('a.io/x', [], web)).toEqual([]);

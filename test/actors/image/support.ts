@@ -1,4 +1,4 @@
-/** The ports of credentials in folders of their own, and plugins as programs. */
+/** The ports of credentials in folders of a test, and plugins as programs. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CredentialOptions, credentialPorts } from '../../../src/actors/image/index.ts';

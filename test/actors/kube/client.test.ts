@@ -52,7 +52,7 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     });
   });
 
-  it('tells those who count of each exchange, refusals and sizes included', async () => {
+  it('reports each exchange to the counters, refusals and sizes included', async () => {
     await node.ask('kube.create', { ...pods(), body: pod('a') });
     await expect(node.ask('kube.get', pods('b'))).rejects.toMatchObject({ code: 'NotFound' });
     const sent = node.seen.filter((each) => each.kind === 'sent');
@@ -330,7 +330,7 @@ it.each([
 describe('a server that is away', () => {
   beforeEach(() => start());
 
-  it('says in upstream words that nobody answers, and goes on when somebody does', async () => {
+  it('reports in upstream words that no server answers, and continues when one does', async () => {
     await server.stop();
     const { url } = server;
     await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
@@ -374,7 +374,7 @@ it('a thousand writes of pods that ended delay no other request', async () => {
   const write = (name: string, phase: string) => {
     const patch = { subresource: 'status', patchType: 'application/strategic-merge-patch+json' };
     const input = { ...pods(name), ...patch, body: { status: { phase } } };
-    // No such pod is there: an answer of the server shows that the request had its turn.
+    // There is no such pod: an answer of the server shows that the request was sent.
     return node.ask('kube.patch', input, { signal: stop.signal }).catch(({ code }: { code: string }) => code);
   };
   const ended = Array.from({ length: 1_000 }, (_, at) => write(`ended-${at}`, 'Failed'));

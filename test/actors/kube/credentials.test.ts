@@ -1,4 +1,4 @@
-/** Who the node is for the API server, while that changes, and the proxies on the way there. */
+/** The credentials of the node at the API server, while they change, and the proxies on the way to it. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
@@ -53,7 +53,7 @@ describe('credentials', () => {
     });
   });
 
-  it('speaks with a rotated certificate after connections were closed', async () => {
+  it('uses a rotated certificate after connections were closed', async () => {
     const rotated = join(server.directory, 'current.pem');
     const kubeconfig = await server.kubeconfig('old');
     await node.ask('kube.connect', settings(kubeconfig, { certificateFile: rotated }));
@@ -65,7 +65,7 @@ describe('credentials', () => {
     expect(server.requests.map(({ user }) => user)).toEqual(['old', 'system:node:new']);
   });
 
-  it('speaks with the old certificate until the key of the new one is there, too', async () => {
+  it('uses the old certificate until the key of the new one exists, too', async () => {
     const [certificate, key] = ['cert.pem', 'key.pem'].map((name) => join(server.directory, name)) as [string, string];
     const [old, next] = await Promise.all(
       ['old', 'new'].map((commonName) => server.authority.issue({ commonName, usages: ['client auth'] })),

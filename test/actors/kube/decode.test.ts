@@ -1,4 +1,4 @@
-/** Answers that no API server gives: an error that names the field, never an exception of the code behind. */
+/** Answers that no API server gives: each is an error that names the field, never an exception of later code. */
 import { describe, expect, it } from 'vitest';
 import { answerToWrite, decodedList, decodedObject } from '../../../src/actors/kube/decode.ts';
 import { readWatch } from '../../../src/actors/kube/watch.ts';

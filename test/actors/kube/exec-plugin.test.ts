@@ -1,4 +1,4 @@
-/** Programs that have credentials: what they are told, how often they run, and what is said when they fail. */
+/** Programs that have credentials: their input, how often they run, and their errors. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Following a collection and keeping a lease through everything that an API server can do to its clients: whatever
- * happens, what the reflector told is in the end what the server has, and nothing was told twice or lost.
+ * A followed collection and a lease, through everything that an API server can do to its clients: in the end the
+ * reflector has reported the content of the server, every change once.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -45,7 +45,7 @@ const change = (name: string, value: number) =>
 
 const nested = (levels: number) => `{"metadata":{},"spec":${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}}`;
 
-/** Name and version of everything, as what was told adds up. */
+/** Name and version of each object, according to all reports. */
 function believed(world: ReturnType<typeof runForReal>): Record<string, string> {
   const known = new Map<string, string>();
   for (const event of world.sent() as unknown as ReflectorReport[]) {

@@ -1,11 +1,13 @@
-/** Requests that are given up on a connection that others use: in a process of its own, as a hang would take this. */
+/**
+ * Requests that are cancelled on a shared connection: in a process of their own, because a hang would block this one.
+ */
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 
 const CHILD = join(import.meta.dirname, '../../support/kube-child.ts');
-/** Ten times of what it needs; one that hangs takes hundreds of megabytes a second. */
+/** Ten times the needed memory; a hang takes hundreds of megabytes per second. */
 const MEMORY_MAX_KIB = 2_000_000;
 const CHECK_MS = 100;
 /** It takes a second, with a processor of its own. */

@@ -1,4 +1,4 @@
-/** Answers about tokens: a machine that renews them needs the end of each. */
+/** Answers about tokens: the machine that renews them needs the expiry of each. */
 import { describe, expect, it } from 'vitest';
 import { sealed } from '../../../src/actors/kube/decode.ts';
 import { isSecretHandle, Vault } from '../../../src/kernel/journal/secrets.ts';

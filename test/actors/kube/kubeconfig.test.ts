@@ -1,4 +1,4 @@
-/** Kubeconfigs that the kubelet accepts and refuses, with its words: each case was run on kubelet 1.36.2. */
+/** Kubeconfigs that the kubelet accepts and refuses, with its texts: each case was run on kubelet 1.36.2. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +49,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 const GARBAGE = 'Z2FyYmFnZQ==';
 
-/** Why a node does not start with it; empty if it does. `rotated`: with a certificate manager. */
+/** Why a node does not start with the kubeconfig; empty if it does. `rotated`: with a certificate manager. */
 function refusalOf(parts: Parts, rotated: string | null = null): string {
   const path = join(directory, 'config');
   writeFileSync(path, parts.text ?? documentOf(parts));
@@ -111,7 +111,7 @@ it.each<[string, Parts, string]>([
   ],
   ['data that is cut', { user: 'client-key-data: "YWJjZA"' }, `${OPENING}illegal base64 data at input byte 4`],
   [
-    'authorities that nobody checks',
+    'authorities that are not checked',
     { cluster: `${SERVER}, certificate-authority: a.crt, insecure-skip-tls-verify: true` },
     `${BUILDING}specifying a root certificates file with the insecure flag is not allowed`,
   ],
@@ -193,7 +193,7 @@ it.each<[string, Parts, string]>([
     `${BUILDING}no Auth Provider found for name "oidc"`,
   ],
   [
-    'groups of nobody',
+    'groups without a user',
     { user: 'token: t, as-groups: [g]' },
     `${INVALID}requesting uid, groups or user-extra for u without impersonating a user`,
   ],

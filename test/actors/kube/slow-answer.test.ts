@@ -1,4 +1,6 @@
-/** An answer of an API server that begins and never ends: dripping, or silent on a connection that stays. */
+/**
+ * An answer of an API server that begins and never ends: byte by byte, or without further bytes on an open connection.
+ */
 import { Readable } from 'node:stream';
 import { afterEach, expect, it, vi } from 'vitest';
 import { KubeClient } from '../../../src/actors/kube/client.ts';

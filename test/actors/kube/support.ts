@@ -20,7 +20,7 @@ export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): 
   ...more,
 });
 
-/** Asks ports as the kernel does. */
+/** Calls ports as the kernel does. */
 export function bench() {
   const vault = new Vault(randomBytes(32));
   const seen: ObservedRequest[] = [];

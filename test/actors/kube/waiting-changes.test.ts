@@ -1,4 +1,4 @@
-/** Changes that wait for the decisions about earlier ones: proves C1 of `watch.ts`. */
+/** Changes that wait for decisions about earlier ones: proves C1 of `watch.ts`. */
 import { expect, it } from 'vitest';
 import { type Change, WaitingChanges } from '../../../src/actors/kube/watch.ts';
 import type { JsonObject } from '../../../src/kernel/json.ts';

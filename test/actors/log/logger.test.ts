@@ -1,4 +1,4 @@
-/** Lines as people and collectors read them: both formats, both streams, and what a verbosity leaves out. */
+/** Log lines for people and collectors: both formats, both streams, and the lines that a verbosity omits. */
 import { expect, it } from 'vitest';
 import { logPorts, logRecords } from '../../../src/actors/log/logger.ts';
 import type { KernelRecord, LogLevel } from '../../../src/kernel/records.ts';

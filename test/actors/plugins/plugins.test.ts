@@ -1,4 +1,4 @@
-/** The folder of plugins and the talk with them, over real sockets. */
+/** The folder of plugins and the calls to them, over real sockets. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -95,7 +95,7 @@ it('folders without end are one sentence', async () => {
   expect(errors).toEqual([`not all folders below ${folder} are read: at most 128 are, 8 deep`]);
 });
 
-it('a folder of which one file a moment changes is said a few times a second', async () => {
+it('a folder with continuous changes is reported a few times a second', async () => {
   const folder = await temporaryFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -141,7 +141,7 @@ it('a driver says what it calls the node, with its topology in order', async () 
   });
 });
 
-it('a driver is asked again and again, and heard when it says something else', async () => {
+it('a driver is called periodically, and a changed answer is published', async () => {
   const socket = join(await temporaryFolder(), 'csi.sock');
   const nodeInfo = { node_id: 'n', max_volumes_per_node: '5', accessible_topology: null };
   const plugin = await driver({ socket, nodeInfo });

@@ -12,7 +12,7 @@ const RESULTS: Readonly<Record<string, Attempt>> = {
   E: { result: 'errored', output: 'no runtime' },
 };
 
-/** What is said after each attempt: verdicts in capitals, reports as the letter of their result. */
+/** The output after each attempt: verdicts in capitals, reports by the letter of their result. */
 function outcome(
   attempts: string,
   verdict: Verdict | null,

@@ -1,4 +1,4 @@
-/** HTTP probes against real servers, well-behaved ones and all others: a probe costs its time and 10 KiB, no more. */
+/** HTTP probes of real servers, correct and incorrect ones: a probe takes at most its timeout and 10 KiB. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -45,7 +45,7 @@ describe('an answer', () => {
     expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
   });
 
-  it('that switches to a protocol that nobody asked for is a failure', async () => {
+  it('that switches to a protocol without a request for it is a failure', async () => {
     const port = await rawServer((socket) => {
       socket.once('data', () =>
         socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'),
@@ -165,7 +165,7 @@ describe('a redirect', () => {
     expect(output).toContain('failed to parse Location header "http://127.0.0.1:1/\\"');
   });
 
-  it('to a long URL that nobody answers is quoted in part', async () => {
+  it('to a long URL without an answer is quoted in part', async () => {
     const location = `http://127.0.0.1:${await freePort()}/${'a'.repeat(60_000)}`;
     const port = await httpServer((_, response) => response.writeHead(302, { location }).end());
     const { verdict, output } = await attempt(get(port));
@@ -290,7 +290,7 @@ describe.skipIf(!hasOpenssl)('TLS', () => {
     return (server.address() as AddressInfo).port;
   }
 
-  it('is spoken with whoever answers, whatever its certificate', async () => {
+  it('accepts every certificate', async () => {
     const handler = { kind: 'httpGet', url: `https://127.0.0.1:${await tlsServer()}/`, headers: [] } as const;
     expect(await attempt(handler)).toMatchObject({ verdict: 'success' });
   });
@@ -306,7 +306,7 @@ describe.skipIf(!hasOpenssl)('TLS', () => {
 describe('a hook', () => {
   const call = (url: string) => perform(portsOf()['probe.httpHook'], { url, headers: [] });
 
-  it('is content with any answer, and says who asks', async () => {
+  it('accepts any answer, and names itself as the client', async () => {
     const agents: unknown[] = [];
     const port = await httpServer((request, response) => {
       agents.push(request.headers['user-agent']);
@@ -316,7 +316,7 @@ describe('a hook', () => {
     expect(agents).toEqual(['kube-lifecycle/1.36']);
   });
 
-  it('over HTTPS falls back to HTTP where nobody speaks TLS', async () => {
+  it('over HTTPS falls back to HTTP if the server has no TLS', async () => {
     const port = await httpServer((_, response) => response.end());
     expect(await call(`https://127.0.0.1:${port}/`)).toEqual({ fellBack: true });
   });
@@ -350,7 +350,7 @@ describe('a hook', () => {
     expect(visited).toEqual([]);
   });
 
-  it('that nobody answers fails', async () => {
+  it('without an answer fails', async () => {
     const port = await freePort();
     await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
     await expect(call(`https://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');

@@ -1,4 +1,4 @@
-/** Servers that a test decides, on loopback, and one attempt of a probe against them. */
+/** Servers on loopback whose behaviour is decided by a test, and one attempt of a probe against them. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
@@ -26,14 +26,14 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A server of HTTP; returns its port. */
+/** An HTTP server; returns its port. */
 export function httpServer(answer: RequestListener): Promise<number> {
   const server = createHttpServer(answer);
   onTestFinished(() => server.close().closeAllConnections());
   return listening(server);
 }
 
-/** A server of bytes; returns its port. */
+/** A server of plain bytes; returns its port. */
 export function rawServer(onConnection: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -48,7 +48,7 @@ export function rawServer(onConnection: (socket: Socket) => void): Promise<numbe
   return listening(server);
 }
 
-/** Listens, and never accepts: a thread that waits. */
+/** A thread that listens and never accepts. */
 const DEAF = `
   const { parentPort } = require('node:worker_threads');
   const server = require('node:net').createServer();
@@ -57,10 +57,10 @@ const DEAF = `
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   });
 `;
-/** More than the kernel keeps for a listener that accepts none. */
+/** More connections than the kernel queues for a listener that accepts none. */
 const CROWD = 8;
 
-/** A port whose listener has more connections than it takes: the kernel answers no further one. */
+/** A port whose queue of connections is full, so that the kernel answers no further connection. */
 export async function crowdedPort(): Promise<number> {
   const worker = new Worker(DEAF, { eval: true });
   const [port] = (await once(worker, 'message')) as [number];
@@ -77,7 +77,7 @@ export async function crowdedPort(): Promise<number> {
 
 const SYN_SENT = '02';
 
-/** How many connections to this port of loopback have begun and are not answered. */
+/** The connections to this loopback port that have begun and are not answered. */
 export function beginningConnections(port: number): number {
   const remote = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   const rows = readFileSync('/proc/self/net/tcp', 'utf8').split('\n');
@@ -85,7 +85,7 @@ export function beginningConnections(port: number): number {
     .length;
 }
 
-/** For what does not answer in time. */
+/** For targets that do not answer in time. */
 export const HASTY = { timeoutSeconds: 1 } as const;
 const EACH_IS_A_VERDICT = { periodSeconds: 30, timeoutSeconds: 30, successThreshold: 1, failureThreshold: 1 };
 
@@ -96,7 +96,7 @@ export const watch = (
 ): OpenStream<{ readonly type: string }> =>
   openStream(ports['probe.watch'], { handler, verdict: null, ...EACH_IS_A_VERDICT, ...more });
 
-/** What one attempt comes to: the verdict (`null`: none), and what was said of it. */
+/** The result of one attempt: the verdict (`null` for none) and the reports. */
 export async function attempt(
   handler: ProbeHandler,
   more: Partial<ProbeWatch> = {},

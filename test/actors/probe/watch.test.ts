@@ -1,4 +1,4 @@
-/** TCP, gRPC and exec probes, and how a watch repeats them. */
+/** TCP, gRPC and exec probes, and their repetition by a watch. */
 import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
@@ -25,11 +25,11 @@ describe('TCP', () => {
     });
   });
 
-  it('has the time of the probe where nobody answers', async () => {
+  it('without an answer takes the timeout of the probe', async () => {
     expect(await attempt(tcp(9, '192.0.2.1'), HASTY)).toMatchObject({ verdict: 'failure' });
   });
 
-  it('to a name that nobody has fails', async () => {
+  it('to an unknown name fails', async () => {
     expect(await attempt(tcp(80, 'nobody.invalid'), { timeoutSeconds: 5 })).toMatchObject({ verdict: 'failure' });
   });
 });
@@ -76,7 +76,7 @@ describe('gRPC', () => {
     await eventually('the end of each connection', () => beginningConnections(port) === 0);
   });
 
-  it('is content with SERVING, asks for its service, and says who asks', async () => {
+  it('accepts SERVING, names its service, and names itself as the client', async () => {
     const asked: string[] = [];
     const port = await healthServer((service, agent, answer) => {
       asked.push(service, agent);
@@ -125,7 +125,7 @@ describe('gRPC', () => {
     expect(await attempt(ask(port), HASTY)).toMatchObject({ output: 'timeout: health rpc did not complete within 1s' });
   });
 
-  it('fails in time where nobody listens, or speaks something else', async () => {
+  it('fails in time without a listener, or with another protocol', async () => {
     const refused = await freePort();
     const silent = await rawServer(() => {});
     for (const port of [refused, silent]) {
@@ -142,7 +142,7 @@ describe('exec', () => {
   const base64 = (text: string) => Buffer.from(text).toString('base64');
 
   async function runtime(handlers: Handlers, requestTimeoutMs = 60_000) {
-    // The container has no values of Secrets: there is no mark beside its log.
+    // The container has no values of Secrets, because there is no mark beside its log.
     const withoutSecrets = () => ({ status: { id: 'c1', log_path: '/nowhere/app/0.log' } });
     const fake = await FakeRuntime.start({ ContainerStatus: withoutSecrets, ...handlers });
     const cri = criPorts({ endpoint: fake.endpoint, requestTimeoutMs });
@@ -265,7 +265,7 @@ describe('a watch', () => {
     expect(most).toBe(1);
   });
 
-  it('that is given up ends at once, in the middle of an attempt, and says nothing more', async () => {
+  it('that is cancelled ends at once, during an attempt, and reports nothing more', async () => {
     const port = await rawServer(() => {});
     const stream = watch(asking(port), { timeoutSeconds: 60 });
     await new Promise((resolve) => setTimeout(resolve, 50));

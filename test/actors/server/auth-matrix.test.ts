@@ -1,4 +1,4 @@
-/** Every endpoint of the recorded kubelet with every credential: who may have what, row by row. */
+/** Every endpoint of the recorded kubelet with every credential: who is allowed, row by row. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { exchange, headerOf } from './exchange.ts';
 import { GoldenNode } from './golden-node.ts';
@@ -22,7 +22,7 @@ const rows: Row[] = golden('auth-matrix.tsv')
     return { endpoint, method, credential, status: Number(status), type, body };
   });
 
-/** Bodies of successes are judged by other tests; refusals count to the last byte. */
+/** Other tests compare the bodies of successes; refusals are compared completely. */
 const isJudged = ({ status, body }: Row): boolean => status >= 400 && body !== '(body)';
 const escaped = (text: string): string =>
   text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('\t', '\\t').slice(0, 300);

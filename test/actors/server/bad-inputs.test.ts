@@ -1,4 +1,4 @@
-/** Requests that nobody should send: by the thousand, endless, huge, slow, and from clients that do not read or vanish. */
+/** Invalid requests: thousands of them, endless, huge and slow ones, and clients that do not read or disconnect. */
 import { appendFileSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -16,7 +16,7 @@ import { recordings } from './golden-records.ts';
 
 const FUZZED = 10_000;
 const SEED = 20_261_121;
-/** Slow requests are seen within this here; the server's own limits are in `api-server.ts`. */
+/** The limits are short here; the server's own limits are in `api-server.ts`. */
 const LIMITS = { headMs: 400, requestMs: 800, checkEveryMs: 100 };
 
 let node: GoldenNode;
@@ -33,9 +33,7 @@ afterAll(() => node.close());
 const isAlive = async (): Promise<boolean> =>
   (await exchange('GET', '/healthz', { port: secure, shown: node.shown('x509-admin') })).status === 200;
 
-// ---- fuzz -----------------------------------------------------------------------------------------------------------
-
-/** Profiles take seconds and a stream stays open: they have tests of their own. */
+/** Profiles take seconds and a stream stays open: other tests cover them. */
 const isQuick = (path: string): boolean => !/pprof\/(profile|trace|heap|allocs)|follow=/.test(path);
 const paths = [...new Set(recordings().flatMap(({ request }) => request.path ?? []))].filter(
   (path) => path.length < 300 && isQuick(path),
@@ -117,7 +115,7 @@ const request = fc
     ].join('\r\n'),
   );
 
-/** What may come back: nothing, or a head that HTTP knows and that sends nobody elsewhere. */
+/** Allowed answers: none, or a valid HTTP head that redirects to no other place. */
 function checkAnswer(bytes: Buffer, sent: string): void {
   if (bytes.length === 0) return;
   expect(bytes.toString('latin1', 0, 7), sent).toBe('HTTP/1.');
@@ -127,7 +125,10 @@ function checkAnswer(bytes: Buffer, sent: string): void {
   expect(reply.headers.filter(([name]) => name.toLowerCase() === 'set-cookie')).toEqual([]);
 }
 
-/** Bytes to a new connection, and what came until it was closed; a server that waits for more is not waited for. */
+/**
+ * Sends bytes over a new connection and returns what arrives until its end; does not wait for a server that waits for
+ * more.
+ */
 async function send(text: string): Promise<Buffer> {
   const socket = await connect({ port: open, isPlain: true });
   const chunks: Buffer[] = [];
@@ -201,9 +202,7 @@ async function settledHeap(): Promise<number> {
   return process.memoryUsage().heapUsed;
 }
 
-// ---- size and time --------------------------------------------------------------------------------------------------
-
-/** Writes until the other side does not take more; resolves with the bytes that went out and the answer. */
+/** Writes until the other side takes no more; resolves with the sent bytes and the answer. */
 async function flood(socket: Socket, chunk: string, totalBytes: number) {
   const chunks: Buffer[] = [];
   socket.on('data', (data: Buffer) => chunks.push(data)).on('error', () => {});
@@ -246,7 +245,7 @@ describe('too much', () => {
     expect(await isAlive()).toBe(true);
   });
 
-  it('a client that opens more connections than it may have loses its oldest, and the port serves everybody', async () => {
+  it('a client that opens more connections than allowed loses its oldest, and the port serves all clients', async () => {
     const sockets: Socket[] = [];
     let closed = 0;
     for (let nth = 0; nth < CLIENT_CONNECTIONS_MAX + 50; nth++) {
@@ -288,7 +287,7 @@ describe('too slow', () => {
     expect((await exchangeRaw(sent, { port: open, isPlain: true, withinMs: 20_000 })).toString()).toBe('');
   });
 
-  it('a hundred of them keep nobody else from being served', async () => {
+  it('a hundred of them do not keep other clients from being served', async () => {
     const sockets = await Promise.all(Array.from({ length: 100 }, () => connect({ port: secure, shown: {} })));
     for (const socket of sockets) socket.on('error', () => {}).write('GET / HTTP/1.1\r\nX-Slow: ');
     expect(await isAlive()).toBe(true);
@@ -296,11 +295,9 @@ describe('too slow', () => {
   });
 });
 
-// ---- clients of logs ------------------------------------------------------------------------------------------------
-
 const logOf = (name: string): string => node.pods.find((pod) => pod.name === name)!.runtime!.containers[0]!.log_path;
 const LINE = `2026-11-21T07:00:00.000000000Z stdout F ${'l'.repeat(1_000)}\n`;
-/** What this thread holds; others of the process have their own. */
+/** The descriptors of this thread; the process has those of others. */
 function held(): number {
   collect();
   const { heapUsed, arrayBuffers } = process.memoryUsage();
@@ -336,8 +333,6 @@ describe('a client of a log', () => {
     await expect.poll(watchers).toBeLessThanOrEqual(before);
   });
 });
-
-// ---- certificates ---------------------------------------------------------------------------------------------------
 
 describe('certificates that do not count', () => {
   it.each([

@@ -1,4 +1,4 @@
-/** Logs of containers: following over rotation to the end, odd lines, and where the last lines begin. */
+/** Logs of containers: following across rotations to the end, unusual lines, and the beginning of the last lines. */
 import { createHash } from 'node:crypto';
 import { appendFileSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -102,7 +102,7 @@ describe('following', () => {
       }
       renameSync(path, `${path}.${file}`);
       writeFileSync(path, '');
-      // A runtime rotates again after its next period: what was moved aside twice is not found any more.
+      // The runtime rotates again after its next period: a file that was renamed twice is not found any more.
       write(['the first of the next file']);
       await expect.poll(() => gotBytes).toBe(sentBytes);
     }
@@ -111,7 +111,7 @@ describe('following', () => {
     expect(got.digest('hex')).toBe(sent.digest('hex'));
   });
 
-  it('ends when nobody follows any more', async () => {
+  it('ends when its client is gone', async () => {
     writeFileSync(path, '');
     const gone = new AbortController();
     const log = containerLog(path, ALL, { signal: gone.signal, isRunning: () => true });

@@ -1,14 +1,14 @@
-/** A client that sends what it is told to, byte for byte, and reads the answer as it came. */
+/** A client that sends given bytes and returns the bytes of the answer. */
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Shown } from './golden-node.ts';
 
 export interface Reply {
   readonly status: number;
-  /** In their order, names as sent. */
+  /** In order, with the names as sent. */
   readonly headers: readonly (readonly [string, string])[];
   readonly body: Buffer;
-  /** The head as it came. */
+  /** The head as received. */
   readonly head: string;
 }
 
@@ -16,9 +16,9 @@ export interface Sent {
   readonly port: number;
   readonly shown?: Shown;
   readonly isPlain?: boolean;
-  /** How long the server may take for all of it; far longer than it needs unless said otherwise. */
+  /** The time limit of the whole exchange; far longer than needed, unless given. */
   readonly withinMs?: number;
-  /** For answers after which the connection stays open: they are whole when nothing more came for so long. */
+  /** For answers that leave the connection open: an answer is complete when nothing more arrived for so long. */
   readonly quietMs?: number;
 }
 
@@ -32,7 +32,7 @@ export function connect({ port, shown = {}, isPlain = false }: Sent): Promise<So
   });
 }
 
-/** Everything that the server sends until it closes the connection, or the time is over. */
+/** Everything that the server sends until it closes the connection or the time is over. */
 export async function exchangeRaw(bytes: string | Buffer, sent: Sent): Promise<Buffer> {
   const socket = await connect(sent);
   const chunks: Buffer[] = [];

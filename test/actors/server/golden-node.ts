@@ -1,6 +1,6 @@
 /**
- * The node on which the HTTP corpus was recorded, once more: its pods and their logs, its users and their rights, its
- * four configurations, behind the real server on real sockets.
+ * The node on which the HTTP corpus was recorded: its pods and their logs, its users and their rights, its four
+ * configurations, behind the real server on real sockets.
  */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest } from 'node:https';
@@ -34,14 +34,14 @@ import { FakeRuntime, Refusal } from '../cri/fake-runtime.ts';
 import { corpusPods, goldenPods } from './golden-pods.ts';
 import { recordings } from './golden-records.ts';
 
-/** What a client shows: a certificate, a token, a password, or some of them. */
+/** The credentials of a client: a certificate, a token, a password, or several of them. */
 export interface Shown {
   readonly certificate?: Credential;
   readonly authorization?: string;
 }
 
 const FINE = ['pods', 'log', 'stats', 'configz', 'healthz', 'metrics'];
-/** Users of the corpus by credential, and their one right; verbs `*` where none is said. */
+/** Users of the corpus by credential, and their one right; verbs `*` by default. */
 const TOKENS: Readonly<Record<string, readonly [user: string, subresources: readonly string[], verb?: string]>> = {
   'token-norights': ['norights', []],
   'token-nodes/metrics': ['metricsonly', ['metrics']],
@@ -78,7 +78,7 @@ async function certificates(authority: Authority): Promise<Record<string, Creden
   };
 }
 
-/** The credential of that name in the corpus; names joined by `+` show both. */
+/** The credential with this name in the corpus; names joined by `+` are several. */
 function shownBy(name: string, issued: Readonly<Record<string, Credential>>): Shown {
   if (name === 'none') return {};
   if (name === 'basic-auth') return { authorization: `Basic ${Buffer.from('admin:admin').toString('base64')}` };
@@ -107,7 +107,7 @@ function creator(url: string, ca: string, own: Credential): Create {
     });
 }
 
-/** Commands of the corpus, as busybox answers them. */
+/** Commands of the corpus with the answers of busybox. */
 const COMMANDS: Readonly<Record<string, readonly [stdout: string, stderr: string, exitCode: number]>> = {
   true: ['', '', 0],
   false: ['', '', 1],
@@ -120,7 +120,7 @@ const UNKNOWN = status.UNKNOWN;
 const NOT_STARTED =
   'failed to exec in container: failed to start exec "<id>": OCI runtime exec failed: exec failed: ' +
   'unable to start container process:';
-/** The corpus has one command whose first word means something. */
+/** In the corpus, the first word of only one command matters. */
 const known = (cmd: readonly string[] | undefined): string => (cmd?.[0] === 'nosuchcmd' ? 'nosuchcmd' : '');
 
 async function runtime(): Promise<FakeRuntime> {
@@ -149,7 +149,7 @@ const SETTINGS: ServedPort['settings'] = {
   splitStreams: false,
 };
 
-/** The four configurations of the corpus, by the word in the record's `server`. */
+/** The four configurations of the corpus, by the name in a record's `server`. */
 export const RUNS = {
   A: {},
   B: { systemLogQuery: true, splitStreams: true },
@@ -174,7 +174,7 @@ export class GoldenNode {
   private fake!: FakeRuntime;
   private options!: ServerOptions;
 
-  /** @param runtime where a real runtime listens, instead of the fake one that knows the commands of the corpus */
+  /** @param runtime the address of a real runtime, instead of the fake one that knows the commands of the corpus */
   static async start(runtime?: string): Promise<GoldenNode> {
     const node = new GoldenNode();
     await node.prepare(runtime);
@@ -287,7 +287,7 @@ export class GoldenNode {
     };
   }
 
-  /** The kubelet's port, with one of the corpus's configurations. Resolves with the port. */
+  /** Serves the kubelet's port with one of the corpus's configurations. Resolves with the port. */
   async serve(run: keyof typeof RUNS, auth: Partial<Secure['auth']> = {}, tls: Partial<Secure['tls']> = {}) {
     const secure: ServedPort['secure'] = {
       tls: {
@@ -333,7 +333,7 @@ export class GoldenNode {
     });
   }
 
-  /** Every endpoint of the kubelet's port to everybody, without TLS: as many requests as can be. */
+  /** Serves every endpoint of the kubelet's port to every client, without TLS, for tests with very many requests. */
   async serveOpenly(limits?: RequestLimits): Promise<number> {
     const { endpoints, slashed } = kubeletApi(SETTINGS, this.options);
     const onAnswered = (method: string, path: string, ms: number) =>
@@ -356,7 +356,7 @@ export class GoldenNode {
     return await listener.listen();
   }
 
-  /** The port of /healthz alone. */
+  /** Serves only the port of /healthz. */
   async serveHealthz(): Promise<number> {
     return await new Promise((resolve) => {
       const emit = (item: { readonly type: string; readonly port?: number }) => resolve(item.port!);

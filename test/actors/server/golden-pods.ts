@@ -1,4 +1,4 @@
-/** The pods of the HTTP corpus as the node knew them, and their logs as the runtime had written them. */
+/** The pods of the HTTP corpus as the node knew them, and their logs as the runtime wrote them. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { NodePod } from '../../../src/actors/server/node-pods.ts';
@@ -14,7 +14,7 @@ export interface GoldenContainer {
   readonly reason?: string;
   /** Lines of the log; those that begin with `e` or `oops` went to stderr. */
   readonly log?: readonly string[];
-  /** Log of the instance before; `null`: it existed, and the runtime has forgotten it. */
+  /** The log of the previous instance; `null`: the instance existed, and the runtime has forgotten it. */
   readonly previous?: readonly string[] | null;
 }
 
@@ -26,7 +26,7 @@ export interface GoldenPod {
 
 const SLEEPER: GoldenContainer = { name: 'main', log: [] };
 
-/** What the corpus has of two logs: `lines` and `web/httpd`. */
+/** The pods of the corpus that have one of its two logs: `lines` and `web/httpd`. */
 export const corpusPods = (lines: readonly string[], httpd: readonly string[]): GoldenPod[] => [
   { name: 'lines', containers: [{ name: 'main', log: lines }] },
   {
@@ -66,10 +66,10 @@ export const corpusPods = (lines: readonly string[], httpd: readonly string[]): 
 
 const idOf = (pod: string, container: string, attempt = 1): string => `${pod}-${container}-${attempt}`;
 const CHUNK = 16_384;
-/** An hour ago: requests for the lines of the last day find them. */
+/** An hour ago, so that requests for the lines of the last day find them. */
 const TIME = new Date(Date.now() - 3_600_000).toISOString().replace('Z', '456789Z');
 
-/** Writes the logs below `directory` and tells the node's view of the pods. */
+/** Writes the logs below `directory` and returns the node's view of the pods. */
 export function goldenPods(directory: string, pods: readonly GoldenPod[]): NodePod[] {
   return pods.map(({ name, annotations = {}, containers }) => {
     const uid = `uid-of-${name}`;
@@ -127,7 +127,10 @@ function instancesOf(pod: string, { name, state = 'running', log, previous }: Go
 const criLine = (line: string): string =>
   `${TIME} ${/^(e|oops|err )/.test(line) ? 'stderr' : 'stdout'} F ${line.replace(/^e(?=crash|first)/, '')}\n`;
 
-/** As containerd writes 40,000 bytes, an empty line, what is not text, and an end without a line break. */
+/**
+ * The log of 40,000 bytes, an empty line, bytes that are no text, and an end without a line break, as containerd writes
+ * it.
+ */
 function longLog(): Buffer {
   const line = (content: Buffer | string, tag = 'F') =>
     Buffer.concat([Buffer.from(`${TIME} stdout ${tag} `), Buffer.from(content as string), Buffer.from('\n')]);

@@ -27,9 +27,9 @@ export interface Recorded {
   readonly ended?: string;
   readonly error?: string;
   readonly note?: string;
-  /** Of a WebSocket, what the client sent after the handshake; numbers are pauses in seconds. */
+  /** For a WebSocket, what the client sent after the handshake; numbers are pauses in seconds. */
   readonly sent?: readonly (number | { readonly op: FrameKind; readonly payload: string })[];
-  /** Of a WebSocket, what the client received. */
+  /** For a WebSocket, what the client received. */
   readonly frames?: readonly RecordedFrame[];
 }
 

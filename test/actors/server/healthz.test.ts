@@ -1,4 +1,4 @@
-/** The health endpoint over real connections; the texts are those a recorded kubelet answered. */
+/** The health endpoint over real connections, with the texts of a recorded kubelet. */
 import { createServer } from 'node:http';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { healthzPort } from '../../../src/actors/server/endpoints/health.ts';

@@ -1,4 +1,4 @@
-/** What comes of the journal of systemd, with a `journalctl` of the test's own. */
+/** Queries of systemd's journal, with a `journalctl` of the test. */
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -18,7 +18,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** The answer for a service of which `journalctl` has a line when it is asked for one; then it does as `script` says. */
+/** The answer for a service: `journalctl` has one line for it, and otherwise does what `script` says. */
 async function logs(script: string, options: object = {}): Promise<string> {
   const path = join(folder, 'journalctl');
   writeFileSync(

@@ -1,4 +1,4 @@
-/** Counters move with what happens and with nothing else: images, hooks, certificates, resizes, evictions, CPUs. */
+/** Each counter changes with its own event only: images, hooks, certificates, resizes, evictions, CPUs. */
 import { describe, expect, it } from 'vitest';
 import { answered, asked, recording, sent } from './metrics-recording.ts';
 
@@ -204,7 +204,7 @@ describe('certificates', () => {
     output,
   });
 
-  it('that nobody takes care of have no families', async () => {
+  it('without a manager have no families', async () => {
     expect(await recording().value('kubelet_certificate_manager_client_ttl_seconds')).toBeUndefined();
   });
 

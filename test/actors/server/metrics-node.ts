@@ -1,6 +1,6 @@
 /**
- * A node that starts a pod, loses a container and is asked for things, with everything that is measured about it: what
- * the tests of metrics look at.
+ * A node that starts a pod, loses a container and answers requests, with all of its metrics: the subject of the tests
+ * of metrics.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,7 +35,7 @@ const CONTAINER = {
   volumeMounts: [{ name: 'scratch', mountPath: '/scratch' }],
 };
 
-/** What the reader says of a pod with one container. */
+/** The reader's statistics of a pod with one container. */
 const TIME = '2026-11-21T07:00:00Z';
 const USE = {
   cpu: { time: TIME, usageCoreNanoSeconds: 9n },
@@ -63,7 +63,7 @@ const RUNTIME: Handlers = {
 };
 const CPUS = [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
 const DISK = { name: 'sda', device: '8:0', sizeBytes: '1000' };
-/** What the recorded machine did not need: a disk that something is mounted from, and what a process has open. */
+/** Files that the recorded machine did not need: a disk with mounts, and open files of a process. */
 const FILES = {
   'proc/diskstats': '   8       0 sda 1 2 3 4000 5 6 7 8000 9 10000 11000 0 0 0 0 0 0\n',
   'proc/self/mountinfo': `${machineFile('cgroup-v1', 'proc/self/mountinfo')}99 1 8:0 / / rw - ext4 /dev/sda rw\n`,
@@ -135,7 +135,7 @@ function startedNode(view: KernelView, recorder: Recorder): BootNode {
   return node.run(20_000);
 }
 
-/** What the records of a start with an API server would say of its Node. */
+/** The records of a start with an API server, as far as they are about its Node. */
 function registerNode(recorder: Recorder, kernel: Kernel): void {
   const [create, report] = ['kubelet/nodeStatus/registration/create', 'kubelet/nodeStatus/patch'];
   const body = { status: { conditions: [{ type: 'Ready', status: 'True' }] } };

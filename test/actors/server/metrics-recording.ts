@@ -1,11 +1,11 @@
-/** A recorder that is given turns by hand, for what its projections make of the kernel's records. */
+/** A recorder with turns made by hand, to test what its projections derive from the kernel's records. */
 import type { Registry } from 'prom-client';
 import { familiesOf } from '../../../src/actors/server/metrics/instruments.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
-/** Tells the recorder turns, each with its time; `contexts` is what actors know, by address. */
+/** Gives turns to the recorder, each with its time; `contexts` has the contexts of actors by address. */
 export function recording() {
   const recorder = new Recorder({ journalBytes: () => 0 });
   const contexts: Record<string, unknown> = {};

@@ -1,4 +1,4 @@
-/** Of several pods of one name, which one is served: the one that its source has. */
+/** Which one of several pods with the same name is served: the one that its source has. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ let pods: readonly NodePod[];
 let asked: string[];
 let front: Front;
 
-/** A running container `main`, whose instance is called as the pod's uid. */
+/** A running container `main`, whose instance has the pod's uid as its name. */
 function podOf(uid: string, known: Partial<NodePod> = {}): NodePod {
   const log_path = join(folder, uid);
   writeFileSync(log_path, `2026-11-21T07:00:00.5Z stdout F of ${uid}\n`);

@@ -1,4 +1,4 @@
-/** What clients of the node see of its pods: how far the end of each is. */
+/** How far a pod has ended, as clients of the node see it. */
 import { expect, it } from 'vitest';
 import { KernelView } from '../../../src/actors/server/node-view.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';

@@ -1,4 +1,4 @@
-/** Which pods agents are told of, on a real socket. */
+/** Which pods are reported to agents that monitor devices, on a real socket. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const podIn = (name: string, phase: string) => ({
   status: { phase },
 });
 
-/** Of the container of every pod. */
+/** The resources of the container of every pod. */
 const ALLOCATION = {
   settings: {},
   devices: {

@@ -1,6 +1,6 @@
 /**
- * The recorded requests once more, against this server: status, the headers that matter, and bodies. What differs is
- * excused one by one, with a reason, in `test/golden/http-excused.ts`.
+ * The recorded requests, sent to this server: status, relevant headers, and bodies are compared. Each difference is
+ * listed with a reason in `test/golden/http-excused.ts`.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXCUSED } from '../../golden/http-excused.ts';
@@ -8,7 +8,7 @@ import { exchange, exchangeRaw, headerOf, type Reply } from './exchange.ts';
 import { GoldenNode, RUNS } from './golden-node.ts';
 import { type Recorded, recordings } from './golden-records.ts';
 
-/** Groups of other tests: streams over the runtime (`conformance/streams`), and handshakes (`tls`). */
+/** Groups of other tests: streams of the runtime (`conformance/streams`), and handshakes (`tls`). */
 const ELSEWHERE = /^(ws-|spdy-head|upgrade-plain|upgrade-method|tls)/;
 const HEADERS = [
   'content-type',
@@ -22,11 +22,14 @@ const HEADERS = [
   'x-go-pprof',
   'www-authenticate',
 ];
-/** There, whatever its value: it is of one process, or of one file. */
+/** Headers that must be present with any value, because it depends on the process or on a file. */
 const PRESENT = ['process-start-time-unix', 'last-modified', 'date'];
-/** How a body ends; of those whose size is not of one moment, and where a yes to CONNECT says nothing of it. */
+/**
+ * Headers that say where a body ends: not compared if the size varies, or for a successful CONNECT, where they mean
+ * nothing.
+ */
 const FRAMING = ['content-length', 'transfer-encoding'];
-/** Bodies that are of one moment of one node; their shapes are judged by other tests. */
+/** Bodies that depend on the moment and the node; other tests compare their shapes. */
 const OF_A_MOMENT =
   /^\/(pods\/?|runningpods\/|stats\/summary\/?|metrics.*|configz|flagz|statusz|debug\/pprof\/.*)(\?|$)/;
 
@@ -65,7 +68,7 @@ function pathOf({ request, credential }: Recorded): string {
     .replaceAll('<token>', 'the-token-of-token-nodes/metrics');
 }
 
-/** Tokens by the words that stand for them. */
+/** Replaces the names of tokens by the tokens. */
 const headersOf = ({ request }: Recorded): string[] =>
   (request.headers ?? []).map((header) =>
     whole(header).replace(/<token with (nodes\/[a-z]+)>/, 'the-token-of-token-$1'),
@@ -86,7 +89,7 @@ async function ask(recorded: Recorded): Promise<Reply> {
 const recordedHeader = ({ headers = [] }: Recorded, name: string): string | undefined =>
   headers.find(([each]) => each.toLowerCase() === name)?.[1];
 
-/** Times and ids as the corpus writes them, and 1,000 letters as one. */
+/** Times and ids in the form of the corpus, and 1,000 equal letters as one. */
 const normalized = (body: string): string =>
   body
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, '<time>')
@@ -135,7 +138,7 @@ async function rawDifferences(recorded: Recorded): Promise<string[]> {
   return text === wanted ? [] : [`${JSON.stringify(wanted)} but ${JSON.stringify(text)}`];
 }
 
-/** Times as the corpus writes them; the order and case of headers mean nothing. */
+/** Times in the form of the corpus; order and case of headers are irrelevant. */
 const withoutOrder = (text: string): string =>
   text
     .split(/(?=HTTP\/1\.\d \d{3})/)

@@ -1,4 +1,7 @@
-/** Reviews at the API server: how long an answer holds, how often it is asked for, and what a failure costs. */
+/**
+ * Reviews at the API server: how long an answer is cached, how often it is requested, and the consequences of a
+ * failure.
+ */
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
@@ -63,7 +66,7 @@ describe('rights', () => {
     expect(bodies).toEqual([expect.objectContaining({ spec: { resourceAttributes } })]);
   });
 
-  it('of nobody else: each user, verb and part has an answer of its own', async () => {
+  it('of this user alone: each user, verb and part has an answer of its own', async () => {
     const { create, bodies } = server([{ allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
     await mayHave(asked);
@@ -100,7 +103,7 @@ it('of rights that are allowed and denied at once, nothing may be had', async ()
 });
 
 describe('an answer for one token is never another’s', () => {
-  /** An API server that knows some tokens and is asked by many at once. */
+  /** An API server that knows some tokens and gets many requests at once. */
   function knowing(users: Readonly<Record<string, string>>) {
     const reviewed: string[] = [];
     const create: Create = async ({ body }) => {
@@ -268,7 +271,7 @@ describe('a token among the protocols of a WebSocket', () => {
   });
 });
 
-it('the token of the anonymous user makes nobody authenticated', async () => {
+it('the token of the anonymous user authenticates no client', async () => {
   const anonymous = { name: 'system:anonymous', groups: ['g'] };
   const found = await authenticate({ headers: { authorization: 'Bearer t' }, socket: {} } as IncomingMessage, {
     anonymous: false,

@@ -1,4 +1,4 @@
-/** What a command wrote comes to its caller byte for byte. */
+/** The output of a command reaches its client byte for byte. */
 import { afterEach, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';

@@ -1,4 +1,4 @@
-/** The check `syncloop` on a node that really turns, and by the clock alone. */
+/** The check `syncloop` on a node with a real loop, and with a clock alone. */
 import { expect, it } from 'vitest';
 import { KernelView, SyncLoopCheck } from '../../../src/actors/server/node-view.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';

@@ -1,6 +1,6 @@
 /**
- * Requests that nobody recorded, with the answers that upstream's sources give: go-restful's router, net/http's server
- * and file server, Prometheus' handler, the handlers of the kubelet.
+ * Requests without a recording, with the answers according to upstream's sources: go-restful's router, net/http's
+ * server and file server, Prometheus' handler, the handlers of the kubelet.
  */
 import { utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -64,7 +64,7 @@ describe('the inner router', () => {
     ['/stats/summary', { method: 'POST', ...accept('text/plain') }, 406, `${NOT_ACCEPTABLE}application/json`],
     ['/pods', { method: 'POST', ...accept('text/plain') }, 405, '405: Method Not Allowed'],
     ['/pods/extra', accept('text/plain'), 404, '404: Page Not Found'],
-    // What names no type that it answers in has none to offer.
+    // An error for a request without an acceptable type has no type to offer.
     [`${LOG}?tailLines=1`, accept('text/plain'), 406, NOT_ACCEPTABLE],
     [`${LOG}?tailLines=1`, accept('application/json, */*'), 200, 'eline 20\n'],
     ['/containerLogs/default/nope/main', accept('text/plain'), 406, NOT_ACCEPTABLE],

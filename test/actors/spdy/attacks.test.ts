@@ -1,4 +1,4 @@
-/** What a hostile client of a SPDY connection says ends that connection, and costs no more than its limits. */
+/** A hostile message of a SPDY client ends its connection, and uses no more than the limits. */
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { deflateSync } from 'node:zlib';
@@ -10,7 +10,7 @@ const SYN_STREAM = 1;
 const RST_STREAM = 3;
 const PING = 6;
 
-/** A connection whose client reads nothing when `isDeaf`. */
+/** A connection whose client reads nothing if `isDeaf`. */
 function connection({ isDeaf = false } = {}) {
   const socket = new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => (isDeaf ? undefined : done()) });
   const streams: SpdyServerStream[] = [];
@@ -21,7 +21,7 @@ function connection({ isDeaf = false } = {}) {
 const control = (type: number, payload: Buffer) =>
   Buffer.concat([uint32(0x80030000 + type), uint32(payload.length), payload]);
 
-/** Headers that unpack to `bytes` bytes. */
+/** Headers that expand to `bytes` bytes. */
 function bomb(bytes: number): Buffer {
   const block = Buffer.concat([uint32(1), uint32(1), Buffer.from('a'), uint32(bytes), Buffer.alloc(bytes)]);
   return control(

@@ -1,4 +1,4 @@
-/** What a sender is told while the other side does not read, and what is kept for that side. */
+/** The results for a sender while the other side does not read, and the limits of what is buffered for that side. */
 import { Duplex } from 'node:stream';
 import { expect, it } from 'vitest';
 import { SpdyClient } from '../../../src/actors/spdy/client.ts';

@@ -1,4 +1,4 @@
-/** What one side writes is what the other reads, wherever the connection cuts it. */
+/** One side reads what the other side wrote, however the connection splits it. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
@@ -31,7 +31,7 @@ interface Received {
   text?: string;
 }
 
-/** Data of one stream told in pieces, as one. */
+/** Joins the parts of one stream's data. */
 function whole(frames: readonly Frame[]): Received[] {
   const received: Received[] = [];
   for (const frame of frames) {
@@ -73,7 +73,7 @@ it('data is told as it comes, and its end with its last piece', () => {
   ]);
 });
 
-it('a frame that nobody may send ends the reading', () => {
+it('an invalid frame ends the reading', () => {
   const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
   frame.writeUInt32BE(0xffffff, 4);
   expect(() => read(frame)).toThrow('a SPDY frame of 16777215 bytes');

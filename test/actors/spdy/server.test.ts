@@ -1,4 +1,4 @@
-/** What a client sends is heard to its end, however it arrives. */
+/** A client's data are received completely, however they are split. */
 import { Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { expect, it } from 'vitest';

@@ -1,4 +1,6 @@
-/** What drivers say of volumes, over real sockets: how full, how they are, how often they are asked, and who waits. */
+/**
+ * Statistics of volumes by drivers, over real sockets: usage, condition, how often they are requested, and who waits.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -104,7 +106,7 @@ describe('a volume of which nothing is known', () => {
     expect(await only(stats(), volume({ endpoint: join(room.root, 'gone.sock') }))).toBeUndefined();
   });
 
-  it('keeps nobody waiting where its driver hangs, and holds up no other', async () => {
+  it('does not wait for a driver that hangs, and delays no other volume', async () => {
     await open(['GET_VOLUME_STATS']);
     room.driver.fault = ({ request }) => (request.volume_id === 'stuck' ? { hangs: true } : undefined);
     const reader = stats(false, 2_000);

@@ -1,4 +1,4 @@
-/** What the kernel counts of disks, and what processes have open, from files as the kernel writes them. */
+/** The kernel's counters of disks, and the open files of processes, read from files like the kernel's. */
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** How volumes of a pod are measured, by plugin, as the label of a metric names it. */
+/** How the volumes of a pod are measured, by plugin, whose name is the label of a metric. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

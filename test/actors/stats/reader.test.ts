@@ -16,7 +16,7 @@ const NOW = 1_800_000_000_000;
 
 const layer = { timestamp: `${NOW}000000`, used_bytes: { value: '4096' }, inodes_used: { value: '2' } };
 
-/** A runtime with one pod. What it does not know, it refuses. */
+/** A runtime with one pod. It refuses all unknown calls. */
 const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): RuntimeCall =>
   (async (name: string) => {
     const answers: Record<string, unknown> = {
@@ -113,7 +113,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(pod).toMatchObject({
       cpu: { usageCoreNanoSeconds: 8_000_000_000n, psi: { some: {}, full: {} } },
       memory: { workingSetBytes: 40_000_000n },
-      // Neither the threads of its cgroup nor the process of its sandbox.
+      // Without the threads of its cgroup and the process of its sandbox.
       process_stats: { process_count: 2n },
       network: { name: 'eth0', rxBytes: 2_264_600n, rxErrors: 3n, txBytes: 987_654n, txErrors: 5n },
     });
@@ -122,9 +122,9 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(pod?.volume?.map(({ name }) => name).toSorted()).toEqual(['cache', 'key']);
     const cache = pod!.volume!.find(({ name }) => name === 'cache')!;
     const { usedBytes: logs = 0n, inodesUsed } = pod!.containers[0]!.logs!;
-    // One file of a block; its folder does not count.
+    // One file with one block; its folder does not count.
     expect([logs, inodesUsed]).toEqual([4_096n, 1n]);
-    // A secret lies in memory on a real node: it is not the disk's.
+    // On a real node a secret is in memory and does not count for the disk.
     expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
   });
 
@@ -370,7 +370,7 @@ it('counters beyond the safe range of a number keep every digit in JSON', () => 
   );
 });
 
-/** Paths to all values, those of lists together. */
+/** Paths to all values, with those of lists together. */
 function leaves(value: unknown, path = ''): readonly string[] {
   if (typeof value !== 'object' || value === null) return [path];
   if (Array.isArray(value)) return value.flatMap((each) => leaves(each, `${path}[]`));

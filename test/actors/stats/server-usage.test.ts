@@ -1,4 +1,4 @@
-/** The usage of volumes of servers, one of which does not answer. */
+/** The usage of volumes on servers, one of which does not answer. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -10,7 +10,7 @@ import { requirement } from '../../support/require.ts';
 import { writeProgram } from '../../support/stand-in.ts';
 
 const { skip } = requirement('root', hungMountsAvailable());
-/** More than a question takes, and less than a call that nobody ends. */
+/** More than a request takes, and less than a call that is never ended. */
 const SOON_MS = 20_000;
 
 async function standIn(script: string) {

@@ -11,7 +11,7 @@ const MEBIBYTE = 1_048_576;
 const USAGE = 'sys/fs/cgroup/memory/memory.usage_in_bytes';
 const STAT = 'sys/fs/cgroup/memory/memory.stat';
 
-/** A runtime with nothing in it. */
+/** A runtime without pods. */
 const empty = (async (name: string) =>
   ({
     ListPodSandbox: { items: [] },
@@ -27,7 +27,7 @@ async function node(call = empty) {
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup: '/kubepods', systemCgroups };
   const reader = new StatsReader({ root, call });
   const total = reader.memoryTotal();
-  // At once, as the kernel changes it: nobody reads half of it.
+  // Replaces the file at once, as the kernel changes it, so that no reader sees half of it.
   const leave = (mebibytes: number): void => {
     const next = join(rootDir, 'usage');
     writeFileSync(next, String(total - BigInt(mebibytes * MEBIBYTE)));
@@ -44,7 +44,7 @@ const threshold: EvictionThreshold = {
 };
 
 describe('signals', () => {
-  it('are silent while nothing is short, and speak when a threshold is crossed and when its minimum came back', async () => {
+  it('emit nothing without a shortage, and emit when a threshold is met and when its minimum is free again', async () => {
     const { ports, place, leave } = await node();
     leave(500);
     const watch = openStream(ports['stats.watchSignals'], { place, thresholds: [threshold], periodMs: 10 });

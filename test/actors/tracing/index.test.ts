@@ -1,4 +1,4 @@
-/** The exporter of traces, which the node does not need. */
+/** The exporter of traces, without which the node works, too. */
 import { expect, it } from 'vitest';
 import { nodeTracer } from '../../../src/actors/tracing/index.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';

@@ -1,4 +1,4 @@
-/** Ids for user namespaces: upstream's files, one range a pod, and no doubt about what is in use. */
+/** Ids for user namespaces: upstream's files, one range for each pod, never one that is in use. */
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Disks of the machine that pods claim as folders: formatted when they are blank, mounted while a pod has them. */
+/** Disks of the machine that pods claim as folders: formatted if blank, and mounted while a pod uses them. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Folders of the machine that pods claim: bound, given to a group once, and safe when their pods go. */
+/** Folders of the machine that pods claim: bound, given to a group once, and unchanged when their pods end. */
 import { chmodSync, chownSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';

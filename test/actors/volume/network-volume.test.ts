@@ -1,4 +1,4 @@
-/** Volumes of NFS servers, with programs in place of mount(8) and umount(8): here is neither a server nor a client. */
+/** Volumes of NFS servers, with programs in place of mount(8) and umount(8): there is neither a server nor a client. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -36,7 +36,7 @@ const programs = () => ({
   umount: join(room.root, 'bin/umount'),
   unmountTimeoutMs: UNMOUNT_TIMEOUT_MS,
 });
-/** Makes the program do this after it has written down its arguments. */
+/** Makes the program do this after it has recorded its arguments. */
 function become(name: 'mount' | 'umount', script: string): void {
   const file = join(room.root, 'bin', name);
   writeProgram(file, `#!/bin/bash\necho "$*" >> ${file}.calls\ntarget="\${@: -1}"\n${script}\n`);
@@ -166,7 +166,7 @@ describe('a volume that cannot be mounted', () => {
     expect(callsOf('mount')).toEqual([`-t nfs -- --bind:/etc ${path}`]);
   });
 
-  it('goes on for who wants it next, and is given up with all its processes when its pod ends', async () => {
+  it('continues for the next request, and is killed with all its processes when its pod ends', async () => {
     become('mount', `sleep 300 & echo $! > ${room.root}/helper; wait`);
     const [changing, ending] = [new AbortController(), new AbortController()];
     const first = setUp({}, changing.signal);
@@ -183,7 +183,7 @@ describe('a volume that cannot be mounted', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it('tells the end of its mount to who wants it next', async () => {
+  it('reports the end of its mount to the next request', async () => {
     become('mount', `echo > ${room.root}/began; while [ ! -e ${room.root}/go ]; do sleep 0.05; done; exit 7`);
     const changing = new AbortController();
     const first = setUp({}, changing.signal);

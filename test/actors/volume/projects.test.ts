@@ -1,4 +1,4 @@
-/** Projects of volumes: their numbers, the files of the machine that name them, and when a volume is given one. */
+/** Project quotas of volumes: their ids, the files of the machine that name them, and which volumes get one. */
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -140,7 +140,7 @@ describe('volumes', () => {
   });
 });
 
-/** That the kernel hands projects on and counts for them is seen in a guest (`test/guest/rows/isolation.ts`). */
+/** The kernel's inheritance and counting of projects is tested in a guest (`test/guest/rows/isolation.ts`). */
 describe.skipIf(requirement('root', process.getuid?.() === 0 ? null : 'only root asks for quotas').skip)(
   'the kernel',
   () => {

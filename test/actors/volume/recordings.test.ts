@@ -1,4 +1,4 @@
-/** The volumes of recorded pods, made on this disk and compared with what the Go kubelet had made, entry by entry. */
+/** The volumes of recorded pods, set up on this disk and compared with those of the Go kubelet, entry by entry. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -94,7 +94,7 @@ function patched(recording: Case): Case {
   );
 }
 
-/** A node without an API server has no tokens: the recording's part of that one source is left out. */
+/** A node without an API server has no tokens: this source is left out of the recording. */
 function withoutTokens(recording: Case): Case {
   const objects: readonly Recorded[] = structuredClone(recording.objects);
   for (const { projected } of objects.find(({ kind }) => kind === 'Pod').spec.volumes) {
@@ -106,7 +106,7 @@ function withoutTokens(recording: Case): Case {
   return { ...recording, objects, trees };
 }
 
-/** Where the recording has `<time>` for a time, its size is that of another text. */
+/** If the recording has `<time>` for a time, its size is that of another text. */
 const comparable = (tree: Record<string, Recorded>) =>
   Object.fromEntries(
     Object.entries(tree).map(([path, { size, ...entry }]) => [

@@ -1,4 +1,4 @@
-/** Volumes on a real disk: layout, modes, owners, media, and what an attacker put in the way. */
+/** Volumes on a real disk: layout, modes, owners, media, and the traps of an attacker. */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -209,7 +209,7 @@ describe.skipIf(needsRoot)('owners', () => {
     }
   });
 
-  it('fsGroup owns what is written, and may read what nobody else may', async () => {
+  it('fsGroup owns the files, and may read those that no other group may read', async () => {
     await setUp(files([file('a', '1', 0o400), file('x/y', '2')], { groupId: 4242 }));
     const { 'x/y': _, ...tree } = treeOf(room.path('configmap', 'v'));
     expect(tree['..<rand>']).toMatchObject({ gid: 4242, mode: '2755' });
@@ -238,7 +238,7 @@ describe.skipIf(needsRoot)('owners', () => {
 describe('an emptyDir is its containers’ once they have it', () => {
   const modeOf = (path: string) => statSync(path).mode & 0o7777;
 
-  it('who restricts it finds it restricted when other volumes of the pod change', async () => {
+  it('restrictions by its owner stay when other volumes of the pod change', async () => {
     const folder = room.path('empty-dir', 'v');
     expect(await setUp(emptyDir())).toEqual({ failed: [] });
     expect(modeOf(folder)).toBe(0o777);
@@ -337,7 +337,7 @@ describe('hostPath', () => {
     server.close();
   });
 
-  it('does not open what it looks at: a FIFO blocks nobody', async () => {
+  it('does not open what it inspects: a FIFO blocks nothing', async () => {
     const path = join(room.root, 'fifo');
     execFileSync('mkfifo', [path]);
     expect(await check(path, 'FileOrCreate')).toBe(`hostPath type check failed: ${path} is not a file`);

@@ -1,4 +1,6 @@
-/** Parts of volumes under attack: what is mounted is what lay in the volume, whoever exchanges names meanwhile. */
+/**
+ * Sub-paths of volumes under attack: the mounted file was in the volume, even if an attacker exchanges names meanwhile.
+ */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -39,14 +41,14 @@ const bind = (subPath: string, at = 0) =>
   });
 const why = async (subPath: string) => (await bind(subPath)).failed['c']?.why ?? 'fine';
 
-/** Where the handles of this process lead that lead to `folder` or into it; others of the process come and go. */
+/** The targets of this process's descriptors in `folder` and below; the process has others, too. */
 const handlesIn = (folder: string): string[] =>
   readdirSync('/proc/self/fd').flatMap((fd) => {
     const place = placeOf(fd);
     return place === folder || place.startsWith(`${folder}/`) ? [place] : [];
   });
 
-/** Empty of a handle that was closed meanwhile. */
+/** Empty for a descriptor that was closed meanwhile. */
 function placeOf(fd: string): string {
   try {
     return readlinkSync(`/proc/self/fd/${fd}`);
@@ -115,7 +117,7 @@ describe('where a sub-path leads', () => {
     expect(statSync(join(volume, 'new/deep')).mode & 0o7777).toBe(0o3777);
   });
 
-  it('never opens what it finds: a FIFO blocks nobody', async () => {
+  it('never opens what it finds: a FIFO blocks nothing', async () => {
     execFileSync('mkfifo', [join(volume, 'fifo')]);
     const handle = await openSubPath(volume, 'fifo');
     expect((await handle.stat()).isFIFO()).toBe(true);
@@ -145,7 +147,7 @@ describe('where a sub-path leads', () => {
 });
 
 describe('a file system that does not answer', () => {
-  it('is no reason to refuse many who ask at once', async () => {
+  it('is no reason to refuse many concurrent requests', async () => {
     const all = Array.from({ length: 10 }, (_, at) => boundedCall(`file ${at}`, async () => at));
     expect(await Promise.all(all)).toEqual(Array.from({ length: 10 }, (_, at) => at));
   });
@@ -177,7 +179,7 @@ describe('a file system that does not answer', () => {
     expect(await boundedCall('nfs', async () => 'fine')).toBe('fine');
   });
 
-  it('costs only those who ask for it', async () => {
+  it('affects only the pods that request it', async () => {
     const late = Promise.withResolvers<void>();
     const stuck = Array.from({ length: BOUNDED_CALLS_MAX }, (_, at) =>
       boundedCall(`nfs ${at}`, () => late.promise, { timeoutMs: 20 }),
@@ -290,7 +292,7 @@ describe('a program that hangs', () => {
   });
 });
 
-/** Exchanges a folder and a link to the host's secret, as fast as it can. */
+/** Exchanges a folder and a link to the host's secret as fast as possible. */
 const ATTACKER = `
 const { parentPort, workerData } = require('node:worker_threads');
 const { renameSync, symlinkSync, mkdirSync, rmSync } = require('node:fs');

@@ -1,4 +1,4 @@
-/** A folder for volumes, ports on it, and what is on disk afterwards. */
+/** A folder for volumes, ports on it, and a reader of the resulting files. */
 import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -76,7 +76,7 @@ const plain = (name: string): string => name.replace(/^\.\.\d{4}(_\d\d){5}\.\d+$
 
 const isRoot = process.getuid?.() === 0;
 export const needsRoot = requirement('root', isRoot ? null : 'these tests change owners and mount').skip;
-/** Why this kernel has no devices behind files; null when it has. */
+/** Why this kernel has no loop devices; null if it has. */
 export function loopProblem(): string | null {
   try {
     execFileSync('losetup', ['-f'], { stdio: 'pipe' });
@@ -88,7 +88,7 @@ export function loopProblem(): string | null {
 
 export const needsMounts = needsRoot || requirement('root', mountProblem()).skip;
 
-/** Why this machine lets nobody mount; null when it does. */
+/** Why this machine allows no mounts; null if it does. */
 function mountProblem(): string | null {
   const folder = mkdtempSync(join(tmpdir(), 'statelet-mount-'));
   try {

@@ -1,4 +1,4 @@
-/** Trees that containers wrote: given to a group and removed, whatever lies in them. */
+/** Trees that containers wrote are given to a group and removed, whatever they contain. */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -22,7 +22,7 @@ import type { Sharing } from '../../../src/machines/model/operations/volume.ts';
 import { needsMounts, needsRoot, VolumeRoom } from './support.ts';
 
 const GROUP = 4242;
-/** No text in UTF-8. */
+/** A name that is not valid UTF-8. */
 const BYTES = Buffer.from([0x63, 0xff]);
 
 let top: string;

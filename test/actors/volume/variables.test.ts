@@ -1,4 +1,4 @@
-/** Files of variables: their form, and what a container may have put in their place. */
+/** Files of variables: their format, and what a container may have put in their place. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** `statelet accept`: a journal that this build replays otherwise is written anew, and no other. */
+/** `statelet accept`: rewrites only journals that this build replays differently. */
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -76,7 +76,7 @@ it.each([
   expect(bytesOf(log)).toEqual(before);
 });
 
-/** As if the start had failed there: what was asked for afterwards is not asked for now. */
+/** As if the start had failed there: its later operations are not requested now. */
 function withoutHostname(kept: KernelRecord): KernelRecord {
   if (kept.k !== 'result' || kept.name !== 'host.hostname') return ofVersion(STATELET_VERSION, kept);
   const { output: _output, ...rest } = kept;

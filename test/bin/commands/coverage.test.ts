@@ -1,4 +1,4 @@
-/** `statelet coverage`: what of the charts the golden node went through. */
+/** `statelet coverage`: the states and transitions that the golden node covered. */
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** `statelet dot`: charts for Graphviz and Mermaid, of machines and of actors of the golden node. */
+/** `statelet dot`: charts for Graphviz and Mermaid, of machines and of the golden node's actors. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { chartsOf } from '../../../src/kernel/steps.ts';

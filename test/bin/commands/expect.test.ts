@@ -1,4 +1,4 @@
-/** `statelet expect`: what a file demands of a start, and what of it does not hold. */
+/** `statelet expect`: the expectations in a file, and those that a start does not meet. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ function verdicts(text: string) {
   return { code, verdicts: findings.map(({ expected, verdict }) => `${verdict}: ${expected}`) };
 }
 
-/** The page's own example is the one that people copy. */
+/** The example of the page itself, because readers copy it. */
 const [, example = ''] = /```yaml\n(finished:[^]*?)```/.exec(
   readFileSync(join(import.meta.dirname, '../../../docs/ci.md'), 'utf8'),
 ) ?? [''];

@@ -1,4 +1,4 @@
-/** `log`, `export` and `plot` of the golden journal of a node, by the commands themselves. */
+/** `log`, `export` and `plot` of a node's golden journal, by running the commands. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,7 +1,4 @@
-/**
- * `time`, `blame`, `diff` and `why` of starts that went wrong beside the phases of starting, and of agents that are
- * over.
- */
+/** `time`, `blame`, `diff` and `why` for starts with failures outside of the phases, and for agents that have ended. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -55,7 +52,7 @@ describe('a port of healthz that is taken', () => {
   it('is a difference to a start in which it was free', async () => {
     const [free, busy] = [await started(), await started(BUSY)];
     const { code, text } = printed((chosen) => diffCommand(free, busy, chosen));
-    expect(text).toMatch(/Failed in b alone, and not made good since\n {2}healthz {2}server\.healthz/);
+    expect(text).toMatch(/Failed only in b, and not resolved since\n {2}healthz {2}server\.healthz/);
     expect(text).not.toContain('Failed in a alone');
     expect(code).toBe(1);
     expect(printed((chosen) => diffCommand(busy, busy, chosen)).code).toBe(0);

@@ -1,4 +1,4 @@
-/** `statelet view` of a journal that a stranger made. */
+/** `statelet view` of a journal from an untrusted source. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

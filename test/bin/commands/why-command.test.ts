@@ -22,7 +22,7 @@ it('replays only what is behind the newest checkpoint to know the timers, and do
       if (record.k === 'end') journal.commit();
     }
   };
-  // In the segment before, the node decided what this build would not.
+  // In the previous segment, the node decided differently from this build.
   const otherwise = (record: KernelRecord): KernelRecord =>
     record.k === 'log' && record.n < before ? { ...record, text: 'in other words' } : record;
   write(node.records.slice(0, before));
@@ -37,7 +37,7 @@ it('replays only what is behind the newest checkpoint to know the timers, and do
   expect(why(directory)).toMatchObject({ begins: 0, timersKnown: false });
 });
 
-/** What it says of the startup. */
+/** The answer about the start. */
 function why(directory: string): unknown {
   let printed = '';
   const output = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {

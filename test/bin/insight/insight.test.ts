@@ -1,4 +1,4 @@
-/** What the verbs say of boots of the real supervisor in a scripted machine, where every time is known beforehand. */
+/** The reports about starts of the real supervisor in a scripted machine, in which every duration is known. */
 import { describe, expect, it } from 'vitest';
 import { blame, describeBlame } from '../../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../../src/bin/insight/command.ts';
@@ -33,7 +33,7 @@ function boot(options: BootOptions = {}, prepare: (node: BootNode) => void = () 
   return { node, story: storyOf(node.records) };
 }
 
-/** The records, and after them as many lines as make them so many. */
+/** The records, followed by lines up to this number of records. */
 function* prolonged(records: readonly KernelRecord[], count: number, everyMs: number): Generator<KernelRecord> {
   yield* records;
   const last = records.findLast((record) => 't' in record) as { readonly t: number };
@@ -50,7 +50,7 @@ const whyOf = ({ node, story }: Booted, subject: string): Why => {
   return report;
 };
 
-/** The name that the scripted manifest has. */
+/** The name of the scripted manifest. */
 const POD = manifest({ uid: 'u1' });
 const podName = (POD.value as { metadata: { name: string } }).metadata.name;
 
@@ -244,7 +244,7 @@ describe('why', () => {
     expect(healthz).toMatchObject({ operation: 'server.healthz', target: '127.0.0.1:10248', error: 'EADDRINUSE' });
     expect(healthz.times).toBeGreaterThan(1);
     expect(describeWhy(report)).toMatch(
-      /Failed, and not made good since\n(.*\n)*.*healthz +server\.healthz 127\.0\.0\.1:10248/,
+      /Failed, and not resolved since\n(.*\n)*.*healthz +server\.healthz 127\.0\.0\.1:10248/,
     );
   });
 
@@ -276,7 +276,7 @@ describe('why', () => {
     );
   });
 
-  it('a pod is told as it was when the agent ended, without what ended with it', () => {
+  it('a pod gets its state from before the end of the agent, without what ended with the agent', () => {
     const booted = boot();
     booted.node.kernel.dispatch('kubelet', { type: 'signal.received', signal: 'SIGTERM' }, 'process');
     booted.node.run(1_000);
@@ -462,7 +462,7 @@ describe('a journal whose first segments are gone', () => {
 });
 
 describe('a journal with a gap', () => {
-  /** A pull hangs when it begins, and is given up within it unless it hangs on. */
+  /** A pull hangs when the gap begins, and is cancelled within the gap, unless it continues to hang. */
   function behindGap(hangs: boolean): Booted {
     const { node } = boot({}, ({ world }) => {
       world.pods.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);

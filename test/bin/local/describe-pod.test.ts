@@ -1,4 +1,4 @@
-/** `statelet describe pod` against what kubectl printed of a recorded pod. */
+/** `statelet describe pod` compared with kubectl's output for a recorded pod. */
 import { expect, it } from 'vitest';
 import { describePod } from '../../../src/bin/local/describe-pod.ts';
 import type { LocalPod } from '../../../src/bin/local/node-client.ts';
@@ -84,7 +84,7 @@ const pod: LocalPod = {
   },
 };
 
-/** Lines of the recorded output of `kubectl describe pod web` that this pod has in common with the recorded one. */
+/** Lines of the recorded output of `kubectl describe pod web` that are the same for this pod. */
 const RECORDED = `Labels:           app=web
                   tier=front
 Annotations:      note: golden

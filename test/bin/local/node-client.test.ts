@@ -1,4 +1,4 @@
-/** Where the verbs look for the daemon of this machine, and what they say when there is none. */
+/** Where the verbs look for the daemon of this machine, and their error if there is none. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ it('a daemon is found in the folder that is named, by either of its options', as
   expect(await socketPath({ dataDir: data })).toBe(join(data, 'statelet.sock'));
 });
 
-it('where nobody answers, each place and the options that name one are said', async () => {
+it('if no daemon answers, the error has each place and the options that name one', async () => {
   const dataDir = await temporaryFolder();
   const why = `no node answers on this machine:\n  ${dataDir}/statelet.sock: there is none\n`;
   await expect(socketPath({ dataDir })).rejects.toThrow(why);

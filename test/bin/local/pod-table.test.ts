@@ -1,4 +1,4 @@
-/** The columns of `statelet get pods` are those that kubectl's printer gives for the same pod. */
+/** The columns of `statelet get pods` are those of kubectl's printer for the same pod. */
 import { describe, expect, it } from 'vitest';
 import type { LocalPod } from '../../../src/bin/local/node-client.ts';
 import { columns, podRows } from '../../../src/bin/local/pod-table.ts';

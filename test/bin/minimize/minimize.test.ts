@@ -1,4 +1,4 @@
-/** `statelet minimize`: what is left of a journal, and of a seed, that fails. */
+/** `statelet minimize`: the smallest part of a failing journal, and of a failing seed. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -65,11 +65,11 @@ describe('of a list', () => {
   });
 });
 
-/** Machines whose change the inputs alone show; the others are found by digests only. */
+/** Changes of machines that the inputs alone show; only digests show the others. */
 const SHOWN = NODE_CHANGES.filter(({ guard }) => guard !== 'isBuildable' && guard !== 'isDirty').map(
   (change) => [`${change.machine} ${change.guard ?? change.delay}`, change] as const,
 );
-/** Every third takes half a minute of a quiet processor. */
+/** A third of them: all take half a minute of an idle processor. */
 const SOME = SHOWN.filter((_, at) => at % 3 === 0);
 
 describe('of a difference', () => {

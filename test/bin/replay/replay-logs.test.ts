@@ -1,4 +1,4 @@
-/** `statelet replay` of many logs: which ones are meant, who replays them, and which exit code they come to. */
+/** `statelet replay` with many logs: which ones are selected, which processes replay them, and the exit code. */
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** The reports of `statelet replay`: their forms, and that what a log says stays text in each of them. */
+/** The reports of `statelet replay`: their forms, and that contents of a log stay text in each of them. */
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const schema = JSON.parse(readFileSync(join(import.meta.dirname, '../../../schem
 const isReport = new Ajv({ strict: false, allErrors: true }).compile(schema);
 
 beforeAll(async () => {
-  // Behind the first turns, so that a line of the log has a history.
+  // After the first turns, so that a line of the log has a history.
   await record(join(work, 'changed'), (kept) => (kept.n > 40 ? inOtherWords(kept) : kept));
   await record(join(work, 'same'));
   cpSync(join(work, 'same'), join(work, 'same-too'), { recursive: true });
@@ -23,7 +23,7 @@ afterAll(() => rmSync(work, { recursive: true, force: true }));
 
 const replay = (output: string, ...logs: string[]) => statelet(['replay', '--output', output, ...logs], { cwd: work });
 
-/** What a pod's name or a registry's message may hold. */
+/** Texts that the name of a pod or a registry's message may contain. */
 const HOSTILE =
   '\u001b[31m%0A\r\n::error::forged\n##[error]x\u202e]]><b a="\'&|`[a](b)@all ://x.example \ud800\ufffe\u0000';
 const hostile: Outcome = {
@@ -144,7 +144,7 @@ describe('junit', () => {
   });
 });
 
-/** Elements in their order, each with its attributes (a case's name as `log`) and its text; strict XML 1.0. */
+/** The elements in order, each with its attributes (a case's name as `log`) and its text; strict XML 1.0. */
 function elementsOf(xml: string): Record<string, string>[] {
   const elements: Record<string, string>[] = [];
   const parser = new SaxesParser({});

@@ -1,14 +1,15 @@
 /**
- * Which recordings of `test/golden/pods` a node without an API server can play, and as what.
+ * The recordings of `test/golden/pods` that a node without an API server can play, and their manifests.
  *
- * A pod of a recording becomes a manifest, its deletion the removal of the manifest; ConfigMaps and Secrets lie beside
- * it. What only an API server can say (a patch, a forced deletion, an object of the cluster) is why a case is left out.
+ * A pod of a recording becomes a manifest, and its deletion the removal of the manifest; ConfigMaps and Secrets are in
+ * the same folder. A case is left out if it needs what only an API server can do (a patch, a forced deletion, an object
+ * of the cluster).
  */
 
 import { type Recorded, type Recording, recordings } from '../../machines/model/spec/recordings.ts';
 import { isEmulated } from '../../support/patience.ts';
 
-/** Cases that are not played, and what they need that this node has not. */
+/** Cases that are not played, and what they need that this node does not have. */
 export const LEFT_OUT: Readonly<Record<string, string>> = {
   'delete-finalizer': 'finalizers are kept by an API server',
   'delete-force': 'a manifest cannot be deleted with another grace than its own',
@@ -38,13 +39,13 @@ export const LEFT_OUT: Readonly<Record<string, string>> = {
   'vol-projected-downward': 'tokens of service accounts come from an API server',
 };
 
-/** Cases that an emulated machine cannot play. */
+/** Cases that are too fast for an emulated machine. */
 const TOO_FAST: Readonly<Record<string, string>> = {
   'active-deadline': 'its three seconds are over before there is a container',
   'probe-readiness-exec': 'ready for four seconds, within which no probe ends',
 };
 
-/** Cases that pull from `localhost:5000`, and which images they find there. */
+/** Cases that pull from `localhost:5000`, and the images that they find there. */
 export const PULLED: Readonly<Record<string, readonly string[]>> = {
   'delete-while-pulling': ['slow/x:1'],
   'image-pull-always': ['always:latest'],
@@ -52,7 +53,7 @@ export const PULLED: Readonly<Record<string, readonly string[]>> = {
   'image-pull-ok': ['ok:1'],
 };
 
-/** STATELET_CASES: play only these, by their names with commas between. */
+/** STATELET_CASES: plays only these, by their names separated by commas. */
 const chosen = process.env['STATELET_CASES']?.split(',');
 
 export const isSelection = chosen !== undefined;
@@ -69,7 +70,10 @@ export const refOf = ({ kind, metadata }: Recorded): string => `${kind}/${metada
 
 export const fileOf = (recording: Recording, ref: string): string => `${recording.name}.${ref.replace('/', '.')}.json`;
 
-/** The object as a manifest: in the namespace of its case, in the words of this machine, with the grace of its end. */
+/**
+ * The object as a manifest: in the namespace of its case, with the names of this machine and the grace period of its
+ * end.
+ */
 export function manifestOf(recording: Recording, object: Recorded, words: ReadonlyMap<string, string>): string {
   const { nodeName: _, ...given } = object.spec ?? {};
   const { grace } = recording.steps.find((step) => step.delete === object.metadata.name) ?? {};

@@ -1,9 +1,10 @@
 /**
- * What of a run counts: per container and per sandbox what was asked of the runtime, the order in which containers
- * started and stopped, and the status of each pod before its removal and at its end.
+ * The compared parts of a run: the requests to the runtime for each container and sandbox, the order in which
+ * containers started and stopped, and the status of each pod before its removal and at its end.
  *
- * Recorded and live runs go through the same functions. Calls that race (containers of one rank, probes, clean-up) are
- * compared as sets. RemoveContainer is not: RemovePodSandbox takes what is left in a sandbox with it.
+ * Recorded and live runs use the same functions. Calls that race (containers of one rank, probes, clean-up) are
+ * compared as sets. RemoveContainer is not compared, because RemovePodSandbox removes the remaining containers of a
+ * sandbox.
  */
 
 import { normal } from '../../machines/charts/pods/status/replay.ts';
@@ -14,25 +15,25 @@ import type { Published } from './golden-node.ts';
 import { isServiceVariable, type Names } from './names.ts';
 import type { Played } from './play.ts';
 
-/** One call in the words of the recordings. */
+/** One call with the names of the recordings. */
 export interface ComparedCall {
   readonly method: string;
   readonly request: Recorded;
   readonly response?: Recorded;
 }
 
-/** By subject (`p/c:0 CreateContainer`), what was said of it. */
+/** By subject (`p/c:0 CreateContainer`), its content. */
 export type Facts = Readonly<Record<string, unknown>>;
 
 interface Instance {
   readonly pod: string;
   readonly container: string;
-  /** Of instances of one container in one pod, counted from 0. */
+  /** The number of the instance of one container in one pod, from 0. */
   readonly nth: number;
   readonly isRegular: boolean;
 }
 
-/** What a run asked of the runtime. */
+/** The requests of a run to the runtime. */
 function requestFacts(recording: Recording, calls: readonly ComparedCall[]): Facts {
   const facts: Record<string, unknown> = {};
   const instances = new Map<string, Instance>();
@@ -83,7 +84,7 @@ function requestFacts(recording: Recording, calls: readonly ComparedCall[]): Fac
   };
 }
 
-/** The instances in their order; those of regular containers that follow each other have none among themselves. */
+/** The instances in order; consecutive instances of regular containers have no order among themselves. */
 function ranked(
   calls: readonly ComparedCall[],
   instances: ReadonlyMap<string, Instance>,
@@ -109,7 +110,9 @@ const isRegular = ({ objects }: Recording, pod: string, container: string): bool
       kind === 'Pod' && metadata.name === pod && spec.containers.some(({ name }: Recorded) => name === container),
   );
 
-/** A request without what only an API server's node has: service variables; and without what names the source. */
+/**
+ * A request without service variables, which only a node with an API server has, and without the name of the source.
+ */
 function compared(request: Recorded): unknown {
   const { envs = [], ...config } = request.config ?? {};
   const own = envs.filter(({ key }: Recorded) => !isServiceVariable(key));
@@ -125,8 +128,6 @@ function withoutSource(value: unknown): unknown {
   return Object.fromEntries(kept.map(([key, each]) => [key, withoutSource(each)]));
 }
 
-// ---- the two runs ---------------------------------------------------------------------------------------------------
-
 export const recordedRequests = (recording: Recording): Facts => requestFacts(recording, recording.calls);
 
 export function liveRequests({ recording }: Played, calls: readonly RecordedCall[], names: Names): Facts {
@@ -137,7 +138,7 @@ export function liveRequests({ recording }: Played, calls: readonly RecordedCall
   );
 }
 
-/** By pod, the last status before its removal was ordered and the very last one. */
+/** By pod, the last status before the request for its removal, and the very last one. */
 export function recordedStatuses({ steps, statuses }: Recording): Facts {
   const facts: Record<string, unknown> = {};
   const removedAt = new Map<string, number>(steps.filter((step) => step.delete).map((step) => [step.delete, step.at]));
@@ -167,15 +168,13 @@ function comparedStatus(status: Recorded): unknown {
   return normal({ ...rest, conditions: conditions?.map(({ observedGeneration: __, ...each }: Recorded) => each) });
 }
 
-// ---- differences ----------------------------------------------------------------------------------------------------
-
 export interface Difference {
   readonly path: string;
   readonly recorded: unknown;
   readonly live: unknown;
 }
 
-/** Where two values differ, leaf by leaf. */
+/** The paths at which two values differ. */
 export function differences(recorded: unknown, live: unknown, path = ''): Difference[] {
   if (JSON.stringify(recorded) === JSON.stringify(live)) return [];
   if (!isObject(recorded) || !isObject(live)) return [{ path, recorded, live }];

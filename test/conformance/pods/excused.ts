@@ -1,28 +1,28 @@
 /**
- * Where a live run differs from the recording, and why it may. A test fails for a difference without an excuse, and for
- * an excuse without a difference.
+ * The allowed differences of a live run from the recording, each with its reason. A test fails for a difference without
+ * an excuse, and for an excuse without a difference.
  */
 export interface Excuse {
-  /** Name of a case, or `*`. */
+  /** The name of a case, or `*`. */
   readonly case: string;
-  /** Of the difference. */
+  /** The path of the difference. */
   readonly path: RegExp;
-  /** What the live run has there, as JSON; absent: anything. */
+  /** The live value as JSON; absent: any value. */
   readonly live?: RegExp;
-  /** Major version of containerd that it is about; absent: any. */
+  /** The major version of containerd for which it holds; absent: any. */
   readonly containerd?: number;
-  /** Version of cgroups that it is about; absent: any. The recordings are of version 1. */
+  /** The version of cgroups for which it holds; absent: any. The recordings have version 1. */
   readonly cgroup?: 1 | 2;
-  /** Only where the machine is emulated, so that seconds of the recording are less than a step takes. */
+  /** Only on an emulated machine, where a step takes longer than the recording has seconds for it. */
   readonly emulated?: true;
-  /** Only where the machine has no huge pages of this size, as the folder of the kernel names it. */
+  /** Only on a machine without huge pages of this size, by the name of the kernel's folder. */
   readonly withoutPages?: string;
-  /** There may be no difference either: two runs do not agree about it, or there was no registry to play the case. */
+  /** The difference may also be absent: two runs differ, or there was no registry for the case. */
   readonly racy?: true;
   readonly reason: string;
 }
 
-/** Cases whose pods are removed seconds after they began. */
+/** Cases whose pods are removed seconds after their start. */
 export const HURRIED: readonly string[] = [
   'image-invalid-name',
   'image-never-missing',

@@ -1,4 +1,4 @@
-/** The node of the recordings, as far as one without an API server can be it: containerd, a recording proxy, a daemon. */
+/** The node of the recordings, without an API server: containerd, a recording proxy, a daemon. */
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { Helpers } from './helpers.ts';
 
 const run = promisify(execFile);
 
-/** The settings of the recordings' README that a configuration file can say. */
+/** The settings in the README of the recordings that a configuration file can have. */
 const CONFIGURATION = (resolvConf: string): string => `clusterDNS: [10.96.0.10]
 clusterDomain: cluster.local
 resolvConf: ${resolvConf}
@@ -22,7 +22,7 @@ serializeImagePulls: false
 imageGCHighThresholdPercent: 100
 evictionHard: { memory.available: 100Mi }
 `;
-/** The pull of the recording took 15 s; long enough is what outlasts the steps that come meanwhile. */
+/** The recorded pull took 15 s; it only has to take longer than the steps during it. */
 const SLOW_PULL_MS = 12_000;
 const RESOLV_CONF = 'nameserver 192.0.2.53\nsearch example.test\noptions ndots:2\n';
 
@@ -44,7 +44,7 @@ export class GoldenNode {
   readonly containerd: Containerd;
   readonly proxy: CriProxy;
   readonly node: TestNode;
-  /** What the recordings call by other names: `${HOST}`, the registry, ports on the host. */
+  /** Texts that the recordings replace by names: `${HOST}`, the registry, ports of the host. */
   readonly words: ReadonlyMap<string, string>;
   readonly #helpers: Helpers;
 
@@ -89,7 +89,7 @@ export class GoldenNode {
     return (actor?.['status'] as PodStatus | undefined) ?? null;
   }
 
-  /** Every status that a pod ever had, by the journal. */
+  /** Every status of a pod, from the journal. */
   published(): readonly Published[] {
     const found: Published[] = [];
     let atMs = 0;
@@ -103,7 +103,7 @@ export class GoldenNode {
 
   async close(): Promise<void> {
     await this.node.stop();
-    // Not mounted where its start failed before.
+    // There is no mount if the start failed before.
     await run('umount', ['--recursive', '--lazy', this.node.directory]).catch(() => {});
     await this.node.close();
     await this.proxy.close();
@@ -112,7 +112,7 @@ export class GoldenNode {
   }
 }
 
-/** A pod sees later mounts of the host only where those are shared, as they are on most machines. */
+/** A pod sees later mounts of the host only if they are shared, as they are on most machines. */
 async function shareMounts(directory: string): Promise<void> {
   await run('mount', ['--bind', directory, directory]);
   await run('mount', ['--make-shared', directory]);

@@ -1,4 +1,4 @@
-/** What the recordings had beside the node: files of the host, a registry, two gRPC servers that speak of their health. */
+/** What the recordings had beside the node: files of the host, a registry, two gRPC servers with health checks. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type Server as SocketServer } from 'node:net';
 import { join } from 'node:path';
@@ -8,11 +8,11 @@ import { loadSync } from '@grpc/proto-loader';
 import { Registry, registryAvailable } from '../../support/registry.ts';
 import { PULLED } from './cases.ts';
 
-/** Ports of the recording's servers, and what they answer. */
+/** The ports of the recorded servers, and their answers. */
 const HEALTH: Readonly<Record<string, 'SERVING' | 'NOT_SERVING'>> = { 50051: 'SERVING', 50052: 'NOT_SERVING' };
 
 export class Helpers {
-  /** The recordings' words and what they are here. */
+  /** The names in the recordings, and their values here. */
   readonly words: ReadonlyMap<string, string>;
   readonly #close: readonly (() => unknown)[];
 

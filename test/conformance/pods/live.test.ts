@@ -1,4 +1,4 @@
-/** The recordings of the kubelet, played on a containerd of the test's own: the same requests, the same last status. */
+/** The recordings of the kubelet, played on a separate containerd: the requests and the last statuses must be equal. */
 import { existsSync, readdirSync } from 'node:fs';
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -21,11 +21,11 @@ import { GoldenNode, type Published } from './golden-node.ts';
 import { Names } from './names.ts';
 import { type Played, play } from './play.ts';
 
-/** As many as the recorder had at a time. */
+/** As many cases at a time as the recorder had. */
 const AT_A_TIME = 10;
-/** Played one after the other: a few seconds from beginning to end may be too few beside nine others. */
+/** Cases that run alone: a few seconds from beginning to end may be too short beside nine other cases. */
 const ALONE: ReadonlySet<string> = new Set(['active-deadline', ...HURRIED]);
-/** It takes under two minutes; a machine that is busy with other things may need many times that. */
+/** It takes less than two minutes; a busy machine may need many times that. */
 const LONGEST_MS = patient(1_800_000);
 
 const { skip } = requirement('containerd', containerdAvailable());
@@ -51,7 +51,7 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
     const started = await GoldenNode.start();
     golden = started;
     const limit = pLimit(AT_A_TIME);
-    // The longest first: the end then waits for nobody.
+    // The longest case begins first, so that no single one runs alone at the end.
     const order = cases.toSorted((a, b) => lengthOf(b) - lengthOf(a));
     const run = async (recording: (typeof cases)[number]) =>
       void runs.set(recording.name, await play(started, recording));

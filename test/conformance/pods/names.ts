@@ -1,4 +1,4 @@
-/** Names of a live run in the words of the recordings: `<uid:p>`, `<cid:c:0>`, `${ROOT}`, `p` for `p-node1`. */
+/** Names of a live run as the recordings write them: `<uid:p>`, `<cid:c:0>`, `${ROOT}`, `p` for `p-node1`. */
 
 import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
 import type { Message, RecordedCall } from '../../support/cri-proxy.ts';
@@ -6,7 +6,7 @@ import type { ComparedCall } from './compare.ts';
 import type { GoldenNode, Published } from './golden-node.ts';
 
 const NODE_SUFFIX = '-node1';
-/** The variables of the service `kubernetes`, which every pod of a cluster has. */
+/** The variables of the service `kubernetes` in every pod of a cluster. */
 const SERVICE_VARIABLE = /^KUBERNETES_(SERVICE_|PORT)/;
 
 export const isServiceVariable = (key: string): boolean => SERVICE_VARIABLE.test(key);
@@ -14,7 +14,7 @@ export const isServiceVariable = (key: string): boolean => SERVICE_VARIABLE.test
 export class Names {
   readonly #recording: Recording;
   readonly #replacements: readonly (readonly [string | RegExp, string])[];
-  /** Ids of this case's sandboxes and containers. */
+  /** The ids of this case's sandboxes and containers. */
   readonly #ids = new Map<string, string>();
 
   constructor(golden: GoldenNode, recording: Recording, published: readonly Published[]) {
@@ -28,7 +28,7 @@ export class Names {
       [node.rootDir, '${ROOT}'],
       [node.logs, '${LOGS}'],
       ...[...words].map(([recorded, here]) => [here, recorded] as const),
-      // On version 2 of cgroups the nodes of tests have no root of their own.
+      // With version 2 of cgroups, the nodes of tests have no root of their own.
       [/\/statelet-[0-9a-z]+(?=\/kubepods)|(?<=")(?=\/kubepods)/g, '/golden'],
       ...[...new Set(uids.values())].map((pod) => [nodeName(pod), pod] as const),
       [/\b10\.2\d\d\.\d+\.\d+\b/g, '<ip>'],
@@ -57,7 +57,7 @@ export class Names {
     return JSON.parse(text) as Value;
   }
 
-  /** Ids in the order in which the runtime gave them, counted per pod or container as the recordings do. */
+  /** Numbers ids in the order in which the runtime returned them, per pod or container as the recordings do. */
   #count(calls: readonly RecordedCall[]): void {
     const counts = new Map<string, number>();
     const next = (name: string): number => counts.set(name, (counts.get(name) ?? -1) + 1).get(name)!;
@@ -79,7 +79,7 @@ export class Names {
   }
 }
 
-/** Bytes of variables as the text that they are. */
+/** Shows the bytes of variables as text. */
 function readable(request: Message): Message {
   const config = request['config'] as Recorded;
   if (config?.envs === undefined) return request;
@@ -90,8 +90,8 @@ function readable(request: Message): Message {
   return { ...request, config: { ...config, envs } };
 }
 
-/** A static pod's name has the node in it; no other word of its request has. */
+/** The name of a static pod contains the node; other texts of its request do not. */
 const nodeName = (pod: string): RegExp => new RegExp(`(?<![A-Za-z0-9-])${pod}${NODE_SUFFIX}(?![A-Za-z0-9-])`, 'g');
 
-/** `slow/x` of `localhost:5000/slow/x:1`. */
+/** `slow/x` for `localhost:5000/slow/x:1`. */
 const repositoryOf = (image: string): string => image.replace(/^[^/]+\//, '').replace(/:\w+$/, '');

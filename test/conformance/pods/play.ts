@@ -1,4 +1,4 @@
-/** Plays the steps of one recording on a node: writes and removes manifests, waits as the recorder waited. */
+/** Plays the steps of one recording on a node: writes and removes manifests, and waits as the recorder waited. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
@@ -8,16 +8,16 @@ import { fileOf, manifestOf, refOf } from './cases.ts';
 import type { GoldenNode } from './golden-node.ts';
 
 const POLL_MS = 150;
-/** Beyond what the recorder waited: this machine runs other tests at the same time. */
+/** Added to the recorder's time limit, because this machine runs other tests at the same time. */
 const PATIENCE_MS = patient(240_000);
-/** For the conditions that an ended pod of the recording had when it was removed: here its sandbox may end later. */
+/** The limit for the recorded conditions of an ended pod before its removal: its sandbox may end later here. */
 const SETTLE_MAX_MS = patient(10_000);
 
 export interface Played {
   readonly recording: Recording;
-  /** When the manifest of a pod was removed, by its recorded name. */
+  /** The time of the removal of a pod's manifest, by the recorded name of the pod. */
   readonly removedAtMs: ReadonlyMap<string, number>;
-  /** Waits that never ended. */
+  /** The waits that reached their limit. */
   readonly stuck: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export async function play(golden: GoldenNode, recording: Recording): Promise<Pl
   for (const step of recording.steps) {
     await player.take(step, step.at - before);
     before = step.at;
-    // What follows was done to what had come about.
+    // The following steps require the result of this one.
     if (player.stuck.length > 0) break;
   }
   return player;
@@ -44,7 +44,7 @@ class Player implements Played {
     this.recording = recording;
   }
 
-  /** `tookMs` is how long the recorder was at it. */
+  /** `tookMs`: how long the step took the recorder. */
   async take(step: Recorded, tookMs: number): Promise<void> {
     if (step.apply !== undefined) this.#apply(step.apply);
     if (step.create !== undefined) this.#write(step.create);
@@ -60,7 +60,7 @@ class Player implements Played {
     if (step.removeContainer !== undefined) await this.#removeContainer(step.removeContainer);
   }
 
-  /** Where nothing else tells that the pods came up as they did in the recording, this waits for it, too. */
+  /** Also waits until the pods have reached their recorded states, if no other step shows this. */
   async #sleep(ms: number, tookMs: number): Promise<void> {
     const { steps, calls } = this.recording;
     await sleep(ms);
@@ -86,7 +86,10 @@ class Player implements Played {
     this.#write({ ...object, data: { ...object.data, ...body.data } });
   }
 
-  /** Waits for the recorded conditions of an ended pod that is to be removed. Where they do not come, the test tells. */
+  /**
+   * Waits for the recorded conditions of an ended pod before its removal. If they do not appear, the comparison reports
+   * it.
+   */
   async #settle({ delete: pod, at }: Recorded): Promise<void> {
     const recorded = this.recording.statuses.findLast(
       (each) => each.pod === pod && each.at <= at && each.deletionTimestamp === undefined,
@@ -98,7 +101,7 @@ class Player implements Played {
   }
 
   #remove(name: string): void {
-    // Before: the end of a pod that has nothing is told within the millisecond.
+    // Before the removal, because the end of a pod without containers is reported within a millisecond.
     this.removedAtMs.set(name, Date.now());
     this.#golden.node.remove(fileOf(this.recording, `Pod/${name}`));
   }
@@ -144,7 +147,7 @@ class Player implements Played {
     client.close();
   }
 
-  /** Ids that the runtime gave for this case's calls, oldest first. */
+  /** The ids that the runtime returned for this case's calls, oldest first. */
   #created(method: string, field: string): string[] {
     return this.#golden.proxy.callsOf(method).flatMap(({ request, response }) => {
       const config = (request['sandbox_config'] ?? request['config']) as Recorded;
@@ -161,7 +164,7 @@ const conditionsOf = (status: Pod['status'] | null): string =>
     .toSorted()
     .join();
 
-/** A phase, or an expression over the pod object `p`; `Running` means that it is ready, too. */
+/** A phase, or an expression over the pod object `p`; `Running` also requires that the pod is ready. */
 function condition(text: string): (pod: Pick<Pod, 'status'>) => boolean {
   if (text === 'Running') return ({ status }) => isReady(status);
   if (/^\w+$/.test(text)) return ({ status }) => status?.phase === text;

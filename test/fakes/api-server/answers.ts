@@ -1,4 +1,4 @@
-/** How an answer goes out: as it should, or as a fault has it. */
+/** How an answer is sent: correctly, or with a fault. */
 import type { Fault } from './faults.ts';
 import { destroy, type Response, write } from './watches.ts';
 

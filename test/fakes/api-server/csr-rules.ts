@@ -1,6 +1,6 @@
 /**
- * What kube-apiserver demands of a CertificateSigningRequest that is posted, and what kube-controller-manager demands
- * of one before it signs it: subject, alternative names and usages, by the name of the signer.
+ * kube-apiserver's rules for a new CertificateSigningRequest, and kube-controller-manager's rules before it signs one:
+ * subject, alternative names and usages, by the name of the signer.
  */
 // oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
 import 'reflect-metadata';
@@ -28,7 +28,7 @@ interface Parsed {
   readonly names: readonly JsonGeneralName[];
 }
 
-/** Refuses what cannot be a request, and one of a node that is for another node. */
+/** Rejects an invalid request, and a request of a node that is for another node. */
 export function admitCsr(object: ApiObject, user: User): void {
   const { spec = {} } = object;
   const refuse = (field: string, why: string) => invalid(csrKind, object.metadata.name, `spec.${field}`, why);
@@ -50,7 +50,7 @@ export function admitCsr(object: ApiObject, user: User): void {
   }
 }
 
-/** Why the signer does not sign it; empty when it does, `undefined` when it is a request for no signer of the cluster. */
+/** Why the signer does not sign it; empty if it does, `undefined` if the request is for another signer. */
 export function signerRefusal({ spec = {} }: Pick<ApiObject, 'spec'>): string | undefined {
   const signer = textOf(spec['signerName']);
   if (signer !== CLIENT && signer !== SERVING) return undefined;
@@ -86,7 +86,7 @@ function servingRefusal({ names, commonName }: Parsed, usages: readonly string[]
 const nameRefusal = (commonName: string): string =>
   commonName.startsWith(NODE_PREFIX) ? '' : 'subject common name does not begin with system:node:';
 
-/** Key encipherment is for RSA keys, and may be left out. */
+/** Key encipherment is for RSA keys, and optional. */
 function usageRefusal(usages: readonly string[], purpose: string): string {
   const required = ['digital signature', purpose];
   const given = [...new Set(usages)].filter((usage) => usage !== 'key encipherment').toSorted();

@@ -1,4 +1,4 @@
-/** What kubectl asks before it asks: groups, resources, version, and which parameters a verb understands. */
+/** kubectl's requests before its actual one: groups, resources, version, and the parameters of verbs. */
 import { apiVersionOf, KINDS, type Kind } from '../../../src/simulation/api-server/kinds.ts';
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
@@ -7,7 +7,7 @@ const SERVER_VERSION = { major: '1', minor: '36', gitVersion: 'v1.36.2', platfor
 const groupVersions = [...new Set(KINDS.filter(({ group }) => group !== '').map(apiVersionOf))];
 const groups = [...new Set(KINDS.map(({ group }) => group))].filter((name) => name !== '');
 
-/** The answer for a path of discovery, or `undefined` where it is none. */
+/** The answer for a path of discovery, or `undefined` for other paths. */
 export function discovery(path: string): unknown {
   const parts = path.split('/').filter(Boolean);
   const [root, ...rest] = parts;
@@ -24,7 +24,7 @@ export function discovery(path: string): unknown {
   return undefined;
 }
 
-/** The version that comes first in the table is the preferred one. */
+/** The first version in the table is the preferred one. */
 function group(name: string) {
   const versions = groupVersions
     .filter((each) => each.startsWith(`${name}/`))
@@ -72,7 +72,7 @@ function subresource(kind: Kind, name: string) {
   };
 }
 
-/** As much of OpenAPI as kubectl reads before it sends an object: the server checks fields itself. */
+/** The part of OpenAPI that kubectl reads before it sends an object: the server checks fields itself. */
 function openApi([version, ...rest]: readonly string[]): unknown {
   if (version !== 'v3') return undefined;
   const prefix = (groupVersion: string) => (groupVersion === 'v1' ? 'api/v1' : `apis/${groupVersion}`);

@@ -1,4 +1,4 @@
-/** The door: who is it, which fault do they meet, and where does the request go. */
+/** The first steps of a request: authentication, faults, and its target. */
 import type { Duplex } from 'node:stream';
 import { notAllowed, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
 import type { ApiObject, User } from '../../../src/simulation/api-server/kinds.ts';
@@ -20,7 +20,7 @@ const REQUESTS_MAX = 100_000;
 export interface SeenRequest {
   readonly atMs: number;
   readonly method: string;
-  /** With its query. */
+  /** The path with its query. */
   readonly path: string;
   readonly user: string;
   readonly userAgent: string;
@@ -138,7 +138,7 @@ export class Door {
     this.parts.watches.serve(response, { kind, namespace, query, render });
   }
 
-  /** Requests whose body and answer belong to a kubelet. */
+  /** Requests whose body and answer are those of a kubelet. */
   private isStreamed({ pathname }: URL): boolean {
     return /^\/api\/v1\/(nodes\/[^/]+\/proxy|namespaces\/[^/]+\/pods\/[^/]+\/(log|exec|attach|portforward))(\/|$)/.test(
       pathname,

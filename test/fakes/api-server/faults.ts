@@ -1,22 +1,22 @@
 /**
- * Faults on demand: what an API server does to its clients on a bad day.
+ * Faults on request: what an API server with problems does to its clients.
  *
- * A fault meets the requests that it matches, as often as `times` says, and then is over.
+ * A fault affects the requests that it matches, as often as `times` says.
  */
 import type { WatchEnd } from './watches.ts';
 
 interface RequestMatch {
   /** `GET`, `PATCH`, ... */
   readonly method?: string;
-  /** Is part of the path with its query, or matches it. */
+  /** The text is a part of the path with its query, or the expression matches it. */
   readonly path?: string | RegExp;
   readonly user?: string;
-  /** True: watches only; false: all but watches. */
+  /** True: only watches; false: everything except watches. */
   readonly watch?: boolean;
 }
 
 export type FaultKind =
-  /** A Status of this code; `reason` and `message` as the server would say them. */
+  /** A Status with this code; `reason` and `message` as the server would send them. */
   | {
       readonly kind: 'status';
       readonly code: number;
@@ -24,19 +24,19 @@ export type FaultKind =
       readonly message?: string;
       readonly retryAfterSeconds?: number;
     }
-  /** The first half of the answer, then its end, as if it were whole. */
+  /** The first half of the answer, and then a regular end. */
   | { readonly kind: 'halfJson' }
   /** The first half of the answer, then the connection breaks. */
   | { readonly kind: 'brokenJson' }
-  /** Never answers. */
+  /** There is no answer. */
   | { readonly kind: 'hang' }
   /** The connection is closed without an answer. */
   | { readonly kind: 'drop' }
-  /** Answers a few bytes at a time. */
+  /** The answer comes in pieces of a few bytes. */
   | { readonly kind: 'slow'; readonly bytes: number; readonly everyMs: number }
-  /** Carries the request out and then does not say so: the connection breaks. */
+  /** The request is performed, and then the connection breaks without an answer. */
   | { readonly kind: 'loseAnswer' }
-  /** Answers with success and this text, without carrying anything out. */
+  /** The answer is success with this text, and nothing is performed. */
   | { readonly kind: 'body'; readonly text: string }
   | { readonly kind: 'delay'; readonly ms: number };
 
@@ -50,7 +50,7 @@ interface Question {
 }
 
 export class Faults {
-  /** Watches say no bookmarks, whatever was asked for. */
+  /** Watches send no bookmarks, even if they are requested. */
   noBookmarks = false;
   private pending: { readonly fault: Fault; left: number }[] = [];
   private readonly breakWatches: (how: WatchEnd) => void;
@@ -59,7 +59,7 @@ export class Faults {
     this.breakWatches = breakWatches;
   }
 
-  /** `times` is 1 where the fault does not say; `Infinity` lasts until `clear()`. */
+  /** `times` is 1 by default; `Infinity` lasts until `clear()`. */
   add(fault: Fault): void {
     this.pending.push({ fault, left: fault.times ?? 1 });
   }
@@ -69,12 +69,15 @@ export class Faults {
     this.noBookmarks = false;
   }
 
-  /** Ends every open watch: in order (`close`), in the middle of a line (`break`), or with a 410 (`expire`); or garbles it. */
+  /**
+   * Ends every open watch: regularly (`close`), inside a line (`break`), with a 410 (`expire`), or after an invalid
+   * line.
+   */
   dropWatches(how: WatchEnd = 'break'): void {
     this.breakWatches(how);
   }
 
-  /** The fault that this request meets, used up by one. */
+  /** The fault for this request, which is then used once. */
   meet(question: Question): Fault | undefined {
     const met = this.pending.find(({ fault }) => matches(fault, question));
     if (!met) return undefined;

@@ -1,10 +1,10 @@
 /**
- * A test API server: the protocol of kube-apiserver on a loopback port, with what is behind it in memory.
+ * A test API server: the protocol of kube-apiserver on a loopback port, with its objects in memory.
  *
- * Real: TLS with its own CA, client certificates and tokens, REST on generic storage, discovery, tables, pages, watches,
- * the three patch languages, optimistic locking, graceful deletion, TokenRequest, CSR, reviews, the way to kubelets.
- * Authorized are nodes, as the node authorizer and NodeRestriction have it; everybody else may do everything.
- * Not there: validation of every field, server-side apply, dry run, RBAC, controllers.
+ * Real: TLS with its own CA, client certificates and tokens, REST on generic storage, discovery, tables, pages,
+ * watches, the three patch languages, optimistic locking, graceful deletion, TokenRequest, CSR, reviews, the connection
+ * to kubelets. Nodes are authorized by the rules of the node authorizer and NodeRestriction; all other users may do
+ * everything. Missing: validation of every field, server-side apply, dry run, RBAC, controllers.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,10 +31,10 @@ import { type ClusterUser, writeKubeconfig } from './write-kubeconfig.ts';
 const ISSUER = 'https://kubernetes.default.svc.cluster.local';
 
 export interface ApiServerOptions {
-  /** Where certificates and kubeconfigs are written; default: a new folder that `close()` removes. */
+  /** The folder for certificates and kubeconfigs; default: a new one, which `close()` removes. */
   readonly directory?: string;
   readonly certificates?: SignerOptions;
-  /** Shortest lifetime of a service account's token. Default 600, as the real server has it. */
+  /** The shortest lifetime of a service account's token. Default 600, as on the real server. */
   readonly tokenMinSeconds?: number;
   readonly bookmarkPeriodMs?: number;
   readonly http2?: boolean;
@@ -72,7 +72,7 @@ class TestApiServer {
   readonly caFile: string;
   /** What SubjectAccessReview allows besides `system:masters`. */
   readonly accessRules: AccessRule[] = [];
-  /** Every request, in the order in which it came. */
+  /** Every request, in the order of arrival. */
   readonly requests: readonly SeenRequest[];
   private readonly ownsDirectory: boolean;
   private readonly registry: Registry;
@@ -121,17 +121,17 @@ class TestApiServer {
     return this.listener.url;
   }
 
-  /** Open connections, open watches, and all connections that there ever were. */
+  /** Open connections, open watches, and the number of all connections so far. */
   get load(): { connections: number; watches: number; accepted: number } {
     return { connections: this.listener.connections, watches: this.watches.size, accepted: this.listener.accepted };
   }
 
-  /** Comes (back) under the same address. */
+  /** Starts, again under the same address. */
   start(): Promise<void> {
     return this.listener.start();
   }
 
-  /** Goes away: connections break, new ones are refused. What is stored stays. */
+  /** Stops: connections break, new ones are refused. The objects stay. */
   stop(): Promise<void> {
     return this.listener.stop();
   }
@@ -146,21 +146,21 @@ class TestApiServer {
     if (this.ownsDirectory) rmSync(this.directory, { recursive: true, force: true });
   }
 
-  /** Stores what a user (by default an administrator) would create with kubectl. */
+  /** Creates an object as a user (by default an administrator) with kubectl. */
   create(object: object, user: User = { name: 'admin', groups: ['system:masters'] }): ApiObject {
     const body = object as ApiObject;
     const kind = targetKind(body);
     return this.registry.create(kind, kind.namespaced ? (body.metadata.namespace ?? 'default') : undefined, body, user);
   }
 
-  /** Deletes what is there, as kubectl does: pods with their grace. */
+  /** Deletes an object as kubectl does: pods with their grace period. */
   delete(apiVersion: string, resource: string, name: string, namespace = 'default', gracePeriodSeconds?: number): void {
     const { kind } = targetOf(`${apiVersion.includes('/') ? '/apis' : '/api'}/${apiVersion}/${resource}`);
     const options = gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds };
     this.registry.delete({ kind, namespace, name }, options);
   }
 
-  /** Changes what is stored by a merge patch. */
+  /** Changes an object by a merge patch. */
   patch(
     place: { apiVersion: string; resource: string; name: string; namespace?: string; subresource?: string },
     patch: object,
@@ -170,7 +170,7 @@ class TestApiServer {
     return this.registry.patch({ kind, namespace, name, subresource }, 'application/merge-patch+json', patch);
   }
 
-  /** See {@link writeKubeconfig}; `users.tokens` says whose a token is. */
+  /** See {@link writeKubeconfig}; `users.tokens` has the users of tokens. */
   async kubeconfig(user = 'admin', options: ClusterUser = {}): Promise<string> {
     return await writeKubeconfig(this, user, options);
   }

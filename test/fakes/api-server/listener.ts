@@ -1,4 +1,4 @@
-/** The secure port: HTTP/2 and HTTP/1.1 on one address, which can go away and come back. */
+/** The TLS port: HTTP/2 and HTTP/1.1 on one address, which can be closed and opened again. */
 import { createSecureServer, type Http2SecureServer, type Http2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -13,7 +13,7 @@ const RESETS_MAX = 1_000_000;
 export interface ListenerOptions {
   readonly credential: Credential;
   readonly ca: string;
-  /** False: HTTP/1.1 only, as behind some load balancers. */
+  /** False: only HTTP/1.1, as behind some load balancers. */
   readonly http2: boolean;
   readonly onRequest: (request: Request, response: Response) => void;
   readonly onUpgrade: (request: Request, socket: Duplex, head: Buffer) => void;
@@ -25,7 +25,7 @@ export class Listener {
   private readonly sockets = new Set<Socket>();
   private readonly sessions = new Set<Http2Session>();
   private port = 0;
-  /** Connections since the start. */
+  /** The number of connections since the start. */
   accepted = 0;
 
   constructor(options: ListenerOptions) {
@@ -40,7 +40,7 @@ export class Listener {
     return this.sockets.size;
   }
 
-  /** Opens the port; the same one again after {@link stop}, which nobody else is given meanwhile. */
+  /** Opens the port; after {@link stop} the same one, which no other process gets meanwhile. */
   async start(): Promise<void> {
     this.port ||= await freePort();
     const { credential, ca, http2, onRequest, onUpgrade } = this.options;
@@ -50,7 +50,7 @@ export class Listener {
       allowHTTP1: true,
       requestCert: true,
       rejectUnauthorized: false,
-      // Watches end by a reset; Node takes many of them for an attack, Go's server does not.
+      // Watches end by a reset; Node considers many resets an attack, Go's server does not.
       streamResetBurst: RESETS_MAX,
       streamResetRate: RESETS_MAX,
       ...(http2 ? {} : { ALPNProtocols: ['http/1.1'] }),

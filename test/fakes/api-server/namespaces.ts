@@ -1,4 +1,6 @@
-/** What kube-controller-manager puts into each namespace: the default service account and the cluster's CA. */
+/**
+ * The objects that kube-controller-manager creates in each namespace: the default service account and the cluster's CA.
+ */
 import { type ApiObject, knownKind, type User } from '../../../src/simulation/api-server/kinds.ts';
 import type { Registry } from '../../../src/simulation/api-server/registry.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';

@@ -1,6 +1,6 @@
 /**
- * What nodes may ask for, as the API server's node authorizer and its admission plugin NodeRestriction have it: their
- * own Node, Lease and CSINode, pods that are bound to them, and what those pods refer to. Users who are no nodes may do
+ * The rights of nodes by the API server's node authorizer and its admission plugin NodeRestriction: for their own Node,
+ * Lease and CSINode, the pods that are bound to them, and the objects that those pods refer to. Other users may do
  * everything here.
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -28,14 +28,14 @@ type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' 
 const READING: readonly Verb[] = ['get', 'list', 'watch'];
 const OWNING: readonly Verb[] = ['get', 'create', 'update', 'patch', 'delete'];
 
-/** Of a request by its method. */
+/** The verb of a request by its method. */
 export function verbOf(method: string, { name }: Target, isWatch: boolean): Verb {
   if (method === 'GET') return isWatch ? 'watch' : name === undefined ? 'list' : 'get';
   if (method === 'DELETE') return name === undefined ? 'deletecollection' : 'delete';
   return ({ PUT: 'update', PATCH: 'patch' } as const)[method] ?? 'create';
 }
 
-/** Refuses what this user, if it is a node, may not ask. */
+/** Rejects a request that this user, if it is a node, may not send. */
 export function authorize(asked: Asked, store: Store): void {
   const node = nodeOf(asked.user);
   if (node === undefined) return;
@@ -59,7 +59,7 @@ type Rule = (node: string, asked: Asked, store: Store) => string;
 
 const rule = (isAllowed: boolean, why: string): string => (isAllowed ? '' : why);
 
-/** The object that is asked for; lists and watches may name one by their field selector. */
+/** The name of the requested object; lists and watches may name one by their field selector. */
 const nameIn = ({ target, query }: Asked): string =>
   target.name ?? selected(query).find(([field]) => field === 'metadata.name')?.[1] ?? '';
 
@@ -84,7 +84,7 @@ const related =
 
 const withoutSubresource = (asked: Asked): Asked => ({ ...asked, target: { ...asked.target, subresource: undefined } });
 
-/** Its own one; of which name one is that it creates, the admission says. */
+/** The node's own object; the admission checks the name of a created one. */
 const own: Rule = (node, asked) =>
   rule(
     OWNING.includes(asked.verb) && (asked.verb === 'create' || asked.target.name === node),
@@ -157,7 +157,7 @@ function refusalFor(node: string, asked: Asked, store: Store): string {
 
 type Written = Pick<Target, 'kind'> & { readonly name?: string | undefined; readonly subresource?: string | undefined };
 
-/** Refuses an object that a node may not write as it is. `old` is what is there, if anything is. */
+/** Rejects an object that a node may not write. `old` is the existing object, if any. */
 export function restrict(user: User, { kind, subresource, name }: Written, body: ApiObject, old?: ApiObject): void {
   const node = nodeOf(user);
   if (node === undefined) return;

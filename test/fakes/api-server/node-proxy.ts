@@ -1,4 +1,4 @@
-/** The way from the API server to a kubelet: logs, exec, attach, port forwarding, and the proxy of a node. */
+/** The connection from the API server to a kubelet: logs, exec, attach, port forwarding, and the proxy of a node. */
 
 import { request as httpsRequest } from 'node:https';
 import type { Duplex } from 'node:stream';
@@ -19,9 +19,9 @@ export interface KubeletAddress {
 
 interface NodeProxyOptions {
   readonly store: Store;
-  /** Of a user that the kubelet trusts. */
+  /** The credential of a user that the kubelet trusts. */
   readonly credential: Credential;
-  /** Where the kubelet of a node listens; by default as the node's status says. */
+  /** The address of a node's kubelet; by default that in the node's status. */
   readonly address?: (nodeName: string) => KubeletAddress | undefined;
 }
 
@@ -34,7 +34,7 @@ export class NodeProxy {
     this.options = options;
   }
 
-  /** Passes a request with its body on, and the answer back. */
+  /** Forwards a request with its body, and the answer. */
   forward(request: Request, response: Response, place: Place, rest: string, query: URLSearchParams): void {
     const { address, path } = this.target(place, rest, query);
     const passed = Object.entries(request.headers).filter(([name]) => !name.startsWith(':') && !HOP_BY_HOP.has(name));
@@ -55,7 +55,7 @@ export class NodeProxy {
           return;
         }
         const headers = Object.entries(answer.headers).filter(([name]) => !HOP_BY_HOP.has(name));
-        // What the kubelet says of places in itself is said of places behind the proxy.
+        // Redirects to paths of the kubelet become redirects to paths behind the proxy.
         const { location } = answer.headers;
         const moved = location?.startsWith('/') ? { location: `/api/v1/nodes/${place.name}/proxy${location}` } : {};
         response.writeHead(statusCode, { ...Object.fromEntries(headers), ...moved } as Record<string, string>);
@@ -70,7 +70,7 @@ export class NodeProxy {
     request.pipe(outgoing);
   }
 
-  /** Passes a connection on as it is, after its first request: SPDY and WebSocket alike. */
+  /** Forwards a connection unchanged after its first request, for SPDY and WebSocket. */
   upgrade(request: Request, socket: Duplex, head: Buffer, place: Place, rest: string, query: URLSearchParams): void {
     const { address, path } = this.target(place, rest, query);
     const backend: TLSSocket = connect({ ...address, ...this.options.credential, rejectUnauthorized: false }, () => {
@@ -126,7 +126,7 @@ export class NodeProxy {
   }
 }
 
-/** `node1`, `node1:10250`, `https:node1:`. */
+/** Accepts `node1`, `node1:10250`, `https:node1:`. */
 function nodeNameIn(name: string): string {
   const parts = name.split(':');
   return parts[parts.length === 3 ? 1 : 0]!;
@@ -135,7 +135,7 @@ function nodeNameIn(name: string): string {
 const unreachable = ({ message }: Error): string =>
   JSON.stringify(new Refusal(`error dialing backend: ${message}`, { code: 500, reason: 'InternalError' }).status());
 
-/** The kubelet's refusal of a log is text; an API server makes it a Status. */
+/** The kubelet rejects a request for a log with a text, from which an API server makes a Status. */
 async function refuseLog(code: number, answer: AsyncIterable<Buffer>, response: Response): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of answer) chunks.push(chunk);
@@ -161,7 +161,7 @@ function containerOf({ name }: Place, spec: Fields | undefined, query: URLSearch
   throw badRequest(`a container name must be specified for pod ${name}, choose one of: [${names.join(' ')}]`);
 }
 
-/** Where the kubelet serves what the API server calls by another name. */
+/** The kubelet's path for a path of the API server. */
 function podPath({ namespace, name, subresource }: Place, container: string, query: URLSearchParams): string {
   const rest = new URLSearchParams(query);
   rest.delete('container');

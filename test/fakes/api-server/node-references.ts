@@ -1,8 +1,8 @@
-/** What the pods of a node refer to, by which the node authorizer decides what the node may read. */
+/** The objects that the pods of a node refer to, by which the node authorizer decides what the node may read. */
 import { type ApiObject, type Fields, isFields, textOf } from '../../../src/simulation/api-server/kinds.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
 
-/** The field that holds a reference, and the field with the name in it. */
+/** The field with a reference, and the field inside it with the name. */
 const FIELDS: Readonly<Record<string, readonly [string, string]>> = {
   secret: ['secrets', 'secretName'],
   secretRef: ['secrets', 'name'],
@@ -15,7 +15,7 @@ const FIELDS: Readonly<Record<string, readonly [string, string]>> = {
   persistentVolumeClaim: ['persistentvolumeclaims', 'claimName'],
 };
 
-/** `<resource>/<namespace>/<name>` of all that this node may read because of its pods. */
+/** `<resource>/<namespace>/<name>` of everything that this node may read because of its pods. */
 export function nodeReferences(store: Store, node: string): ReadonlySet<string> {
   const pods = store.list('v1', 'pods').filter(({ spec }) => spec?.['nodeName'] === node);
   const found = new Set(pods.flatMap(referencesOf));
@@ -74,7 +74,7 @@ function named(value: unknown): string[] {
   });
 }
 
-/** Of a CSI volume, each in its own namespace. */
+/** The Secrets of a CSI volume, each in its own namespace. */
 function secretsOf({ csi }: Fields): string[] {
   if (!isFields(csi)) return [];
   return Object.entries(csi).flatMap(([field, reference]) =>

@@ -1,4 +1,4 @@
-/** The certificate authority of the test cluster: server, users, and signed requests. */
+/** The certificate authority of the test cluster: for the server, for users, and for signed requests. */
 // oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
 import 'reflect-metadata';
 import { randomBytes, webcrypto } from 'node:crypto';
@@ -20,7 +20,7 @@ import {
 const KEYS = { name: 'ECDSA', namedCurve: 'P-256' };
 const SIGNING = { ...KEYS, hash: 'SHA-256' };
 const SUBJECT_ALTERNATIVE_NAME = '2.5.29.17';
-/** Certificates begin a little earlier than now, for clocks that differ; as kube-controller-manager does it. */
+/** Certificates begin a little before now, because clocks differ; as in kube-controller-manager. */
 const BACKDATE_MS = 300_000;
 const CA_LIFETIME_MS = 365 * 86_400_000;
 
@@ -81,7 +81,7 @@ export class Authority {
     return { cert, key: `${PemConverter.encode(pkcs8, 'PRIVATE KEY')}\n` };
   }
 
-  /** The certificate for a request as its author wrote it, for `lifetimeMs` from now. */
+  /** The certificate for a request as it is, valid for `lifetimeMs` from now. */
   async sign(request: string, usages: readonly string[], lifetimeMs: number): Promise<string> {
     const csr = new Pkcs10CertificateRequest(request);
     if (!(await csr.verify())) throw new Error('the signature of the request is not by its key');
@@ -93,7 +93,7 @@ export class Authority {
     return await this.certify(publicKey, { commonName, organizations, names, usages, notBefore, notAfter });
   }
 
-  /** The chain for a request that says nothing but its key; refused when whoever wrote it does not have that key. */
+  /** The chain for a request that contains only its key; rejected if its author does not have that key. */
   async signPod(request: Buffer, commonName: string, lifetimeMs: number): Promise<string> {
     const csr = new Pkcs10CertificateRequest(request);
     if (!(await csr.verify())) throw new Error('the signature of the request is not by its key');
@@ -128,7 +128,7 @@ export class Authority {
 const generateKeys = async (): Promise<webcrypto.CryptoKeyPair> =>
   await webcrypto.subtle.generateKey(KEYS, true, ['sign', 'verify']);
 
-/** Positive and never the same. */
+/** Positive and unique. */
 const serial = (): string => `00${randomBytes(15).toString('hex')}`;
 
 function namesOf(csr: Pkcs10CertificateRequest): JsonGeneralNames {
@@ -136,7 +136,7 @@ function namesOf(csr: Pkcs10CertificateRequest): JsonGeneralNames {
   return extension ? new SubjectAlternativeNameExtension(extension.rawData).names.toJSON() : [];
 }
 
-/** Whom a certificate or a request names. */
+/** The subject of a certificate or a request. */
 function subjectOf({ subjectName }: Pick<Pkcs10CertificateRequest, 'subjectName'>) {
   return { commonName: subjectName.getField('CN')[0] ?? '', organizations: subjectName.getField('O') };
 }

@@ -1,4 +1,4 @@
-/** PodCertificateRequests: what the server checks of them, and signers that answer as a test says. */
+/** PodCertificateRequests: the server's checks, and signers that answer as a test decides. */
 import {
   type ApiObject,
   type Fields,
@@ -13,12 +13,12 @@ import type { Authority } from './pki.ts';
 const requestKind = knownKind('certificates.k8s.io/v1beta1', 'podcertificaterequests');
 const SECOND_MS = 1_000;
 
-/** Seconds from the moment of signing; or why it is not signed. */
+/** The lifetime in seconds; or why it is not signed. */
 export type PodSignerRule =
   | { readonly lifetimeSeconds: number; readonly refreshSeconds: number }
   | { readonly denies: string; readonly message: string };
 
-/** By name of a signer, what it does with requests; nobody answers those of others. */
+/** By the name of a signer, its treatment of requests; requests for other signers stay unanswered. */
 export class PodSigner {
   readonly rules = new Map<string, PodSignerRule>();
   private readonly store: Store;

@@ -1,4 +1,4 @@
-/** TokenReview and SubjectAccessReview: the questions that a kubelet's own server asks. */
+/** TokenReview and SubjectAccessReview, which a kubelet's own server requests. */
 import { unknownPath } from '../../../src/simulation/api-server/errors.ts';
 import {
   type ApiObject,
@@ -11,15 +11,15 @@ import {
 import type { Users } from './users.ts';
 
 export interface AccessRule {
-  /** `*` for everybody. */
+  /** `*` for all users. */
   readonly user?: string;
   readonly group?: string;
   readonly verbs: readonly string[];
-  /** `nodes`, `nodes/proxy`, `*`. Paths that are no resources begin with `/`. */
+  /** `nodes`, `nodes/proxy`, `*`. Paths that are not resources begin with `/`. */
   readonly resources: readonly string[];
 }
 
-/** The attributes of one question, as SubjectAccessReview has them. */
+/** The attributes of one request, as in SubjectAccessReview. */
 interface AccessQuestion {
   readonly user: string;
   readonly groups: readonly string[];

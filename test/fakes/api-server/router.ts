@@ -1,4 +1,4 @@
-/** From a request to a verb on a place, and from what came out of it to an answer. */
+/** From a request to a verb on a target, and from its result to an answer. */
 
 import { badRequest, notAllowed, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
 import {
@@ -24,7 +24,7 @@ export interface Target {
   /** Absent for a collection. */
   readonly name: string | undefined;
   readonly subresource: string | undefined;
-  /** What follows the subresource `proxy`. */
+  /** The path after the subresource `proxy`. */
   readonly rest: string;
 }
 
@@ -38,7 +38,7 @@ export interface Call {
   readonly body: string;
 }
 
-/** What a path of the REST API names. Refuses paths that name nothing. */
+/** The target of a path of the REST API. Rejects unknown paths. */
 export function targetOf(path: string): Target {
   const parts = path.split('/').filter(Boolean).map(decodeURIComponent);
   const apiVersion = parts[0] === 'api' ? parts[1] : parts[0] === 'apis' ? `${parts[1]}/${parts[2]}` : undefined;
@@ -154,7 +154,7 @@ export class Router {
     return { code: 200, body };
   }
 
-  /** One page of a listing that stays as it was when its first page was read. */
+  /** One page of a listing, whose content stays that of the first page's time. */
   private page({ target, query }: Call) {
     const { store } = this.parts;
     const limit = Number(query.get('limit') ?? 0);
@@ -187,7 +187,7 @@ export class Router {
 
 const SUCCESS = { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' };
 
-/** True when the client prefers a Table to the objects. */
+/** True if the client prefers a Table to the objects. */
 export const isTable = ({ accept }: Pick<Call, 'accept'>): boolean => accept.includes('as=Table');
 
 function placeOf({ kind, namespace, name = '', subresource }: Target): Place {
@@ -195,7 +195,7 @@ function placeOf({ kind, namespace, name = '', subresource }: Target): Place {
 }
 
 function listOf(kind: Kind, items: readonly ApiObject[], resourceVersion: string, more: object = {}): unknown {
-  // As upstream, items of a list do not say what they are.
+  // As upstream, items of a list omit their kind.
   const bare = items.map(({ apiVersion: _version, kind: _kind, ...rest }) => rest);
   return {
     kind: `${kind.kind}List`,

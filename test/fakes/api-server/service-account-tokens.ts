@@ -1,4 +1,6 @@
-/** Tokens of service accounts: signed by TokenRequest, checked by TokenReview and by the server's own door. */
+/**
+ * Tokens of service accounts: signed by TokenRequest, verified by TokenReview and by the server's own authentication.
+ */
 import { createSign, createVerify, generateKeyPairSync, randomUUID } from 'node:crypto';
 import { badRequest, conflict, invalid, notFound } from '../../../src/simulation/api-server/errors.ts';
 import {
@@ -30,7 +32,7 @@ export class ServiceAccountTokens {
   private readonly keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   private readonly store: Store;
   private readonly issuer: string;
-  /** Lifetimes shorter than ten minutes are for tests of rotation; the real server refuses them. */
+  /** Lifetimes of less than ten minutes are for tests of rotation; the real server rejects them. */
   private readonly minSeconds: number;
 
   constructor(store: Store, issuer: string, minSeconds = LIFETIME_MIN_SECONDS) {
@@ -39,7 +41,7 @@ export class ServiceAccountTokens {
     this.minSeconds = minSeconds;
   }
 
-  /** Answers a posted TokenRequest for the service account. */
+  /** Answers a TokenRequest for the service account. */
   request(account: ApiObject, body: ApiObject): ApiObject {
     const kind = knownKind('v1', 'serviceaccounts');
     const spec = body.spec ?? {};
@@ -79,7 +81,7 @@ export class ServiceAccountTokens {
     };
   }
 
-  /** Whose token it is; nobody's when it was forged, has expired, or its pod is gone. */
+  /** The user of a token; undefined if it is forged or has expired, or if its pod is gone. */
   userOf(token: string, audiences: readonly string[] = [this.issuer]): User | undefined {
     const claims = this.verify(token);
     if (!claims || claims.exp * 1_000 < Date.now() || !claims.aud.some((each) => audiences.includes(each)))

@@ -1,4 +1,4 @@
-/** CertificateSigningRequests: who asked, and what kube-controller-manager does when one is approved. */
+/** CertificateSigningRequests: their author, and what kube-controller-manager does after the approval. */
 
 import {
   type ApiObject,
@@ -17,15 +17,15 @@ const YEAR_SECONDS = 365 * 86_400;
 const csrKind = knownKind('certificates.k8s.io/v1', 'certificatesigningrequests');
 
 export interface SignerOptions {
-  /** Approves what nodes ask for. Default: a person (or a test) approves. */
+  /** Approves requests of nodes. Default: a user (or a test) approves. */
   readonly autoApprove?: boolean;
-  /** Signs what is approved. Default true. */
+  /** Signs approved requests. Default true. */
   readonly sign?: boolean;
-  /** Lifetime of the certificates. Default: a year. */
+  /** The lifetime of certificates. Default: a year. */
   readonly certificateSeconds?: number;
 }
 
-/** A request with what only the server knows: who sent it. */
+/** A request with the fields that only the server knows: its author. */
 export function createdCsr(csr: ApiObject, user: User): ApiObject {
   admitCsr(csr, user);
   const spec: Fields = {
@@ -38,7 +38,7 @@ export function createdCsr(csr: ApiObject, user: User): ApiObject {
   return { ...csr, spec, status: {} };
 }
 
-/** Approves and signs, each as a write of its own. Change the fields while it runs. */
+/** Approves and signs, each as a separate write. The fields may change while it runs. */
 export class Signer {
   autoApprove: boolean;
   sign: boolean;
@@ -55,7 +55,7 @@ export class Signer {
     store.changes.on('event', (event) => this.onEvent(event));
   }
 
-  /** What `kubectl certificate approve` (or `deny`) does. */
+  /** Approves or denies, as `kubectl certificate approve` does. */
   decide(name: string, type: 'Approved' | 'Denied' = 'Approved'): void {
     const csr = this.store.find(csrKind, undefined, name);
     if (!csr) throw new Error(`there is no CertificateSigningRequest ${name}`);

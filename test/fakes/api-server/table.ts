@@ -1,4 +1,4 @@
-/** Server-side printing: the columns that `kubectl get` shows. */
+/** Server-side printing: the columns of `kubectl get`. */
 import { type ApiObject, type Fields, type Kind, textOf } from '../../../src/simulation/api-server/kinds.ts';
 
 interface Column {
@@ -106,7 +106,7 @@ function csrCondition({ status }: ApiObject): string {
   return [...types, ...issued].join(',') || 'Pending';
 }
 
-/** A Table of the objects; each row carries what the client asked of the object. */
+/** A Table of the objects; each row contains as much of its object as the client requested. */
 export function tableOf(
   kind: Kind,
   objects: readonly ApiObject[],

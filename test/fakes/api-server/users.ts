@@ -1,4 +1,4 @@
-/** Who is asking: client certificates, static tokens, tokens of service accounts, or nobody. */
+/** The user of a request: by client certificate, static token, or token of a service account; or an error. */
 import { X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
@@ -9,7 +9,7 @@ import type { ServiceAccountTokens } from './service-account-tokens.ts';
 export type Request = IncomingMessage;
 
 export class Users {
-  /** Bearer tokens by their text; a test may add and remove them. */
+  /** Bearer tokens with their users; a test may add and remove some. */
   readonly tokens = new Map<string, User>();
   private readonly serviceAccounts: ServiceAccountTokens;
 
@@ -17,7 +17,7 @@ export class Users {
     this.serviceAccounts = serviceAccounts;
   }
 
-  /** Refuses credentials that are wrong, and requests without any. */
+  /** Rejects invalid credentials, and requests without any. */
   authenticate(request: Request): User {
     const bearer = /^Bearer (.+)$/i.exec(request.headers.authorization ?? '')?.[1];
     const user = certificateUser(request.socket as TLSSocket) ?? (bearer ? this.tokenUser(bearer) : undefined);

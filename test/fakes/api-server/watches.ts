@@ -1,13 +1,13 @@
-/** Watches: one JSON line for each change after a version, bookmarks, and their end. */
+/** Watches: one line of JSON for each change after a version, bookmarks, and their end. */
 import type { ServerResponse } from 'node:http';
 import { Refusal } from '../../../src/simulation/api-server/errors.ts';
 import { type ApiObject, apiVersionOf, type Kind } from '../../../src/simulation/api-server/kinds.ts';
 import { type Selector, type Store, type StoreEvent, selectorOf } from '../../../src/simulation/api-server/store.ts';
 
-/** Of HTTP/1.1; of HTTP/2 by its compatibility interface, which has a stream. */
+/** A response of HTTP/1.1, or one of HTTP/2 by its compatibility interface, which has a stream. */
 export type Response = ServerResponse & { readonly stream?: { close(code: number): void } };
 
-/** As the real server: between half an hour and an hour; the clients of this one say theirs. */
+/** As the real server: between half an hour and an hour; the clients here set their own. */
 const TIMEOUT_DEFAULT_SECONDS = 1_800;
 const BOOKMARK_PERIOD_MS = 60_000;
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
@@ -16,17 +16,17 @@ interface WatchScope {
   readonly kind: Kind;
   readonly namespace: string | undefined;
   readonly query: URLSearchParams;
-  /** What is written for an object, such as a Table. */
+  /** The written form of an object, such as a Table. */
   readonly render: (object: ApiObject) => unknown;
 }
 
 export interface WatchOptions {
   readonly bookmarkPeriodMs?: number;
-  /** False: none are said, whatever was asked for. */
+  /** False: no bookmarks, even if they are requested. */
   readonly bookmarks: () => boolean;
 }
 
-/** In order, in the middle of a line, with a 410, or not at all after a line that is no JSON. */
+/** Regularly, inside a line, with a 410, or only after an invalid line. */
 export type WatchEnd = 'close' | 'break' | 'expire' | 'garble';
 
 interface OpenWatch {
@@ -138,10 +138,10 @@ function typeFor({ type, object, previous }: StoreEvent, selects: Selector): Sto
 
 export const write = (response: Response, text: string): boolean => response.write(text);
 
-/** The code of RFC 9113 with which a stream is reset. */
+/** The code of RFC 9113 for resetting a stream. */
 const HTTP2_INTERNAL_ERROR = 2;
 
-/** Ends the stream in a way that the client sees as an error. */
+/** Ends the stream so that the client gets an error. */
 export function destroy(response: Response): void {
   if (response.stream) response.stream.close(HTTP2_INTERNAL_ERROR);
   else response.socket?.destroy();

@@ -7,7 +7,7 @@ const DAY_MS = 86_400_000;
 
 interface ClusterPlace {
   readonly authority: Authority;
-  /** Where kubeconfigs, certificates and keys are written. */
+  /** The folder for kubeconfigs, certificates and keys. */
   readonly directory: string;
   readonly caFile: string;
   readonly url: string;
@@ -15,7 +15,7 @@ interface ClusterPlace {
 
 export interface ClusterUser {
   readonly groups?: readonly string[];
-  /** Uses this token instead of a certificate. */
+  /** A token that is used instead of a certificate. */
   readonly token?: string;
   readonly tokenFile?: string;
   readonly notAfter?: Date;
@@ -23,8 +23,8 @@ export interface ClusterUser {
 }
 
 /**
- * Writes a kubeconfig for a user and returns its path. Users named `system:node:…` are members of `system:nodes`,
- * everybody else is an administrator, unless `groups` says otherwise.
+ * Writes a kubeconfig for a user and returns its path. Users named `system:node:…` are members of `system:nodes`, all
+ * others are administrators, unless `groups` says otherwise.
  */
 export async function writeKubeconfig(place: ClusterPlace, user: string, options: ClusterUser): Promise<string> {
   const name = user.replaceAll(/[^\w.-]+/g, '-');

@@ -1,4 +1,4 @@
-/** Ends of the agent, of its package and of the machine: what they leave running, and what comes back. */
+/** Ends of the agent, of its package and of the machine: what keeps running, and what starts again. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
 import { MAIN_PID, PODS, podsRun, processes, ROOT_DIR, type Row, rebooted, touchesNothing } from './row.ts';
@@ -14,14 +14,14 @@ async function pods(guest: Guest): Promise<readonly Pod[]> {
   return (JSON.parse(await guest.run('statelet get pods -n default -o json')) as { items: readonly Pod[] }).items;
 }
 
-/** When each pod was told to end, in seconds since the machine came up. */
+/** When each pod got its stop signal, in seconds after the machine's start. */
 async function endsOfPods(guest: Guest): Promise<Record<string, number>> {
   const ends: Record<string, number> = {};
   for (const pod of PODS) ends[pod] = Number.parseFloat(await guest.run(`cat /var/ends/${pod}`));
   return ends;
 }
 
-/** A node as kubeadm and its packages make it, but for the kubeconfig: there is no API server. */
+/** A node as set up by kubeadm and its packages, without the kubeconfig: there is no API server. */
 const KUBEADM = `
 cat >/etc/systemd/system/kubelet.service <<'UNIT'
 [Service]

@@ -51,7 +51,7 @@ export const FLEET: readonly Row[] = [
         await cluster.allRun();
         expect(await processes(guest)).toEqual(before);
       } finally {
-        // The rows after this one are of Statelet, also when this one fails.
+        // The following rows need Statelet, even if this row fails.
         await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
       }
       await cluster.untilAgent('statelet');
@@ -143,7 +143,7 @@ export const FLEET: readonly Row[] = [
       await cluster.untilPod('resized', 'waits', says('Deferred'));
       const tooMuch = { cpu: '50m', memory: '9Gi' };
       const asking = cluster.resize('resized', { limits: tooMuch, requests: tooMuch });
-      // An API server of 1.36 refuses by itself what the node could never give.
+      // An API server of 1.36 itself rejects a resize that the node could never satisfy.
       if (cluster.isReal) await expect(asking).rejects.toThrow("node didn't have enough allocatable resources: memory");
       else await asking;
       const refused = await cluster.untilPod('resized', 'still waits', says('Deferred'));
@@ -167,7 +167,7 @@ export const FLEET: readonly Row[] = [
         await cluster.untilPod(
           name,
           'has been restarted',
-          // Twice, when the agent outlived the container for a moment.
+          // Two restarts, if the agent outlived the container for a moment.
           ({ status }) => (status?.containerStatuses?.[0]?.restartCount ?? 0) > 0,
         );
       await cluster.allRun();

@@ -1,4 +1,4 @@
-/** The control groups of node, QoS levels, pods and containers: what systemd has of them, and what the kernel has. */
+/** The control groups of node, QoS levels, pods and containers, in systemd and in the kernel. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
 import { onNode, properties, type Row, SLICES } from './row.ts';
@@ -6,17 +6,17 @@ import { onNode, properties, type Row, SLICES } from './row.ts';
 const MIB = 1024 * 1024;
 const BURSTABLE = `${SLICES}/kubepods-burstable.slice`;
 
-/** The one folder that a pattern of the shell names, from the guest. */
+/** The only folder of the guest that matches a pattern of the shell. */
 const folder = async (guest: Guest, pattern: string): Promise<string> => (await guest.run(`ls -d ${pattern}`)).trim();
 
-/** One of the slices of pods lies below each level; a guaranteed one beside the levels. */
+/** The slice of a pod: below its level, or for a guaranteed pod beside the levels. */
 const podSlice = (guest: Guest, level: string) => folder(guest, `${level}/*-pod*.slice`);
 
 async function value(guest: Guest, group: string, file: string): Promise<string> {
   return (await guest.run(`cat ${group}/${file}`)).trim();
 }
 
-/** The group of the container, not the sandbox's: its command names the volume of the manifest. */
+/** The group of the container, not that of the sandbox: its command names the volume of the manifest. */
 async function container(guest: Guest, slice: string): Promise<string> {
   const commands = 'sed "s,.*,/proc/&/cmdline," $group/cgroup.procs';
   const found = `for group in ${slice}/*.scope; do grep -qs /ends/ $(${commands}) && echo $group; done; true`;
@@ -24,12 +24,12 @@ async function container(guest: Guest, slice: string): Promise<string> {
 }
 
 /**
- * The runtime learns of the kill from a file of a group that is gone with its last process: in emulation it misses some,
- * and then calls the end an Error itself.
+ * The runtime detects the kill by a file of a group that disappears with its last process: in emulation it misses some
+ * kills, and then reports the reason Error.
  */
 const TRIES = 6;
 
-/** Runs the pod until it has failed and nothing of it is left; gives the reason that its status had. */
+/** Runs the pod until it has failed and is removed; returns the reason of its status. */
 async function endOfHungry(guest: Guest): Promise<string> {
   const slices = `ls -d ${SLICES}/*-pod*.slice ${SLICES}/*/*-pod*.slice`;
   const before = await guest.run(slices);

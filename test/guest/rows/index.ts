@@ -1,4 +1,4 @@
-/** The tables of what is seen on machines with systemd and cgroup v2: a guest each, its rows in their order. */
+/** The tables of checks on machines with systemd and cgroup v2: one guest each, with its rows in order. */
 import { MOUNT_CHECKOUT } from '../support/checkout.ts';
 import type { Plan } from '../support/suite.ts';
 import { ENDS } from './ends.ts';
@@ -11,7 +11,7 @@ import { RESOURCES } from './resources.ts';
 import { SERVICE } from './service.ts';
 import { TESTS } from './tests.ts';
 
-/** Of every node of a cluster here: who may ask it is not what is tested. */
+/** The configuration of every node of a cluster here: authorization is not tested. */
 const OPEN = { authentication: { anonymous: { enabled: true }, webhook: { enabled: false } } };
 
 const mounted = (label: string, folder: string, options = 'defaults'): string => `
@@ -59,7 +59,7 @@ export const SUITES = {
         { name: 'journal', size: '48M', format: [] },
       ],
     },
-    // By default systemd gives the group of a container 15% of the machine's processes: too few to make it run short.
+    // By default systemd limits a container to 15% of the machine's processes, too few to exhaust them.
     prepare: `systemctl stop containerd
 sysctl -w kernel.pid_max=1500
 mkdir -p /etc/systemd/system.conf.d
@@ -128,7 +128,7 @@ mount -t tmpfs tmpfs /srv/outer/inner`,
     name: 'tests',
     debian: 'forky',
     hardware: { memoryMiB: 6_144, disks: [{ name: 'work', size: '8G', format: [] }] },
-    // Where the tests have their runtimes and nodes: by default it lies in memory.
+    // The folder of the runtimes and nodes of tests, which is in memory by default.
     prepare: `${MOUNT_CHECKOUT}
 mount LABEL=work /tmp
 chmod 1777 /tmp`,

@@ -1,4 +1,4 @@
-/** What keeps a container to itself, on a runtime that has all of it: containerd 2. And volumes that others share. */
+/** The isolation of containers, on a runtime that supports all of it: containerd 2. And volumes that are shared. */
 import { expect } from 'vitest';
 import type { GuestCluster } from '../support/cluster.ts';
 import type { Guest } from '../support/guest.ts';
@@ -7,7 +7,7 @@ import { properties, type Row, scopeOf, sliceOf, textOf, touchesNothing } from '
 const SLEEP = { command: ['sh', '-c', 'while :; do sleep 1; done'] };
 const inPod = (pod: string, command: string): string => `statelet exec ${pod} -- sh -c '${command}'`;
 
-/** Runs a pod with this container for as long as it is inspected. */
+/** Runs a pod with this container while it is inspected. */
 async function withPod(
   [name, container, spec]: readonly [string, object, object?],
   cluster: GuestCluster,
@@ -20,7 +20,7 @@ async function withPod(
 
 const appArmor = (profile: object) => ({ securityContext: { appArmorProfile: profile } });
 const seccomp = (profile: object) => ({ securityContext: { seccompProfile: profile } });
-/** Its mode (0: none, 2: a filter), of the container's first process. */
+/** The seccomp mode (0: none, 2: a filter) of the container's first process. */
 const seccompOf = (guest: Guest, pod: string) => guest.run(inPod(pod, 'grep ^Seccomp: /proc/1/status'));
 
 export const ISOLATION: readonly Row[] = [

@@ -1,4 +1,4 @@
-/** A node that runs short of each thing it has, for real: pods take it, and what the kubelet does about it is seen. */
+/** A node that runs out of each of its resources because of its pods, and the kubelet's reaction. */
 import { expect } from 'vitest';
 import type { GuestCluster } from '../support/cluster.ts';
 import type { Guest } from '../support/guest.ts';
@@ -11,14 +11,14 @@ const DATA = { volumeMounts: [{ name: 'data', mountPath: '/data' }] };
 
 interface Shortage {
   readonly condition: 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
-  /** Takes it, in a volume `/data`. */
+  /** A script that uses it up, in a volume `/data`. */
   readonly takes: string;
   readonly medium?: 'Memory';
-  /** In the message of the pod. */
+  /** The text in the message of the pod. */
   readonly resource: string;
 }
 
-/** A pod that takes too much is evicted, while another one goes on; the node has the condition, and loses it again. */
+/** A pod that uses too much is evicted while another one continues; the node gets the condition, and loses it again. */
 async function evicts(cluster: GuestCluster, { condition, takes, medium, resource }: Shortage): Promise<void> {
   const volumes = [{ name: 'data', emptyDir: medium === undefined ? {} : { medium } }];
   await cluster.create('modest', shell(SLEEP));
@@ -80,7 +80,7 @@ export const PRESSURE: readonly Row[] = [
     what: 'the disk of the images is full',
     seen: '`DiskPressure` as long as it is full, although `/var/lib/kubelet` has room',
     async see(guest, cluster) {
-      // Images that nothing uses are removed: those of the rows below are used.
+      // Unused images are removed: this pod uses those of the following rows.
       await cluster.create('modest', shell(SLEEP));
       await cluster.runs('modest');
       await guest.run(

@@ -1,4 +1,4 @@
-/** A node that keeps CPUs, memory and pages apart: two NUMA nodes, huge pages, swap, and groups for the system. */
+/** A node with exclusive CPUs, memory and pages: two NUMA nodes, huge pages, swap, and groups for the system. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
 import { type Row, SLICES, scopeOf, sliceOf, textOf } from './row.ts';
@@ -6,13 +6,13 @@ import { type Row, SLICES, scopeOf, sliceOf, textOf } from './row.ts';
 const MIB = 1024 * 1024;
 const SLEEP = { command: ['sh', '-c', 'while :; do sleep 1; done'] };
 
-/** What is of one container: as many whole CPUs, as much memory. */
+/** The resources of one container: so many whole CPUs, and so much memory. */
 const alone = (cpu: number, more: object = {}) => ({
   ...SLEEP,
   resources: { limits: { cpu: String(cpu), memory: '64Mi', ...more } },
 });
 
-/** Numbers of a list such as `0-1,3`. */
+/** The numbers in a list such as `0-1,3`. */
 const numbers = (list: string): readonly number[] =>
   list
     .split(',')
@@ -24,7 +24,7 @@ const numbers = (list: string): readonly number[] =>
 
 const cpusOf = async (guest: Guest, group: string) => numbers(await textOf(guest, `${group}/cpuset.cpus.effective`));
 
-/** As `files` of the plan has it: CPUs 0 and 1 are of node 0. */
+/** As in `files` of the plan: CPUs 0 and 1 are on node 0. */
 const nodeOfCpu = (cpu: number): number => (cpu < 2 ? 0 : 1);
 
 export const RESOURCES: readonly Row[] = [
@@ -44,7 +44,7 @@ export const RESOURCES: readonly Row[] = [
         const texts = await Promise.all(slices.map((slice) => textOf(guest, `/sys/fs/cgroup/${slice}/memory.max`)));
         return Object.fromEntries(slices.map((slice, at) => [slice, texts[at]]));
       };
-      // The node may be registered before its groups are made, one after the other.
+      // The node may register before its groups have been created one after the other.
       await guest.until(
         'each of its groups has a limit',
         `cd /sys/fs/cgroup && cat ${slices.map((slice) => `${slice}/memory.max`).join(' ')}`,

@@ -1,4 +1,4 @@
-/** A row of the table in `docs/systemd.md`: what was checked in the guest, and what must be seen there. */
+/** A row of the table in `docs/systemd.md`: the check in the guest, and its expected result. */
 
 import { expect } from 'vitest';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
@@ -7,13 +7,13 @@ import { type Guest, NODE } from '../support/guest.ts';
 
 export interface Row {
   readonly what: string;
-  /** As the page says it. */
+  /** The text on the page. */
   readonly seen: string;
-  /** The Go kubelet, as `STATELET_GO_KUBELET` names it: without, the row is skipped. */
+  /** The Go kubelet that `STATELET_GO_KUBELET` names: without it, the row is skipped. */
   readonly needs?: 'kubelet';
   /**
-   * Rejects when it is not so. Rows follow one another in one guest: each leaves every pod running. There is a cluster
-   * where the suite's node is of one.
+   * Rejects if the check fails. The rows of a suite run one after the other in one guest: each leaves every pod
+   * running. `cluster` exists if the suite's node belongs to one.
    */
   readonly see: (guest: Guest, cluster: GuestCluster) => Promise<void>;
 }
@@ -22,18 +22,18 @@ export const PODS = ['besteffort', 'burstable', 'guaranteed'] as const;
 export const ROOT_DIR = '/var/lib/kubelet';
 export const SLICES = '/sys/fs/cgroup/kubepods.slice';
 
-/** As the names of mirror pods: a static pod's name, and its node's. */
+/** The name of a mirror pod: that of the static pod, and of its node. */
 export const onNode = (pod: string): string => `${pod}-${NODE}`;
 
-/** Every pod is there and ready. */
+/** Waits until every pod exists and is ready. */
 export async function podsRun(guest: Guest): Promise<void> {
   const isReady = (table: string) => PODS.every((pod) => new RegExp(`${onNode(pod)} +1/1 +Running`).test(table));
   await guest.until('every pod is ready', 'statelet get pods -n default', isReady);
 }
 
 /**
- * The processes of all containers and sandboxes, by what the runtime says. It does not know one whose shim has not
- * answered within two seconds, which happens when the emulator gets no time: then it is asked again.
+ * The processes of all containers and sandboxes, according to the runtime. It reports none whose shim has not answered
+ * within two seconds, as happens if the emulator gets no CPU: then the call is repeated.
  */
 export async function processes(guest: Guest): Promise<readonly string[]> {
   const isKnown = (table: string) => table.includes('RUNNING') && !table.includes('UNKNOWN');
@@ -42,7 +42,7 @@ export async function processes(guest: Guest): Promise<readonly string[]> {
   return tasks.split('\n').filter(isRunning).toSorted();
 }
 
-/** What systemd has of a unit, by name. */
+/** systemd's properties of a unit, by name. */
 export async function properties(guest: Guest, unit: string, names: readonly string[]) {
   const shown = await guest.run(`systemctl show ${unit} --property=${names.join(',')}`);
   return Object.fromEntries(
@@ -65,20 +65,20 @@ export function sliceOf({ metadata, status }: Pod): string {
   return `${parent}/kubepods${level}-pod${metadata.uid.replaceAll('-', '_')}.slice`;
 }
 
-/** The folder of the group of the pod's one container. */
+/** The folder of the group of the pod's only container. */
 export function scopeOf(pod: Pod): string {
   const id = pod.status!.containerStatuses![0]!.containerID!.replace('containerd://', '');
   return `${sliceOf(pod)}/cri-containerd-${id}.scope`;
 }
 
-/** For a machine that is emulated on one that is busy, where a second may take a minute: as a shell's commands. */
+/** Commands for an emulated machine on a busy one, where a second may take a minute. */
 export const LONGER_WATCHDOG = `mkdir -p /etc/systemd/system/statelet.service.d
 printf '[Service]\\nWatchdogSec=600\\n' >/etc/systemd/system/statelet.service.d/emulated.conf
 systemctl daemon-reload`;
 
 export const MAIN_PID = 'systemctl show statelet -P MainPID';
 
-/** Does something to the agent: afterwards another one serves, and every process of a container is the one it was. */
+/** Affects the agent: afterwards a new one serves, and every process of a container is unchanged. */
 export async function touchesNothing(
   guest: Guest,
   script: string,
@@ -96,7 +96,7 @@ export async function touchesNothing(
   expect(await processes(guest)).toEqual(before);
 }
 
-/** Starts the machine anew, in good order. */
+/** Reboots the machine regularly. */
 export async function rebooted(guest: Guest): Promise<void> {
   const bootId = 'cat /proc/sys/kernel/random/boot_id';
   const before = await guest.run(bootId);
@@ -105,7 +105,7 @@ export async function rebooted(guest: Guest): Promise<void> {
   await guest.comesUp();
 }
 
-/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
+/** A node as set up by `kubeadm join`: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
 export const KUBEADM_NODE = `
 set -e
 systemctl disable --now statelet

@@ -1,4 +1,4 @@
-/** What systemd has of the service, and what an operator asks it for. */
+/** The service in systemd, and an operator's commands for it. */
 import { expect } from 'vitest';
 import { LONGER_WATCHDOG, onNode, PODS, podsRun, processes, properties, type Row } from './row.ts';
 

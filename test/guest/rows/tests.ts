@@ -1,4 +1,4 @@
-/** Tests of this checkout that need a machine, run once more on one with systemd and cgroup v2. */
+/** Tests of this checkout that need a special machine, run on one with systemd and cgroup v2. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -8,16 +8,17 @@ import { OUT } from '../support/once.ts';
 import type { Row } from './row.ts';
 
 /**
- * What takes a second on the machine takes up to half a minute here; limits of tests allow for some of that already.
+ * What takes a second on the real machine takes up to half a minute here; the limits of tests already allow for a part
+ * of that.
  */
 const PATIENCE = 10;
-/** For an hour of tests on the machine that emulates. */
+/** For an hour of tests on the real machine. */
 const LIMIT_MS = 4 * 60 * 60_000;
 const UNIT = 'tests';
-/** In the guest. */
+/** The folder of reports in the guest. */
 const REPORTS = '/var/tmp';
 
-/** The test files of `STATELET_GUEST_TESTS` in place of the row's, to look into one that failed. */
+/** The test files of `STATELET_GUEST_TESTS` instead of the row's, to investigate a failed one. */
 const chosen = process.env['STATELET_GUEST_TESTS']?.match(/\S+/g);
 
 /** Two cores are emulated: recordings mostly wait; daemons, API servers and their clients need both. */
@@ -61,7 +62,7 @@ function ofNodes(...names: readonly string[]): string[] {
   return names.map((name) => `test/node/${name}`);
 }
 
-/** vitest passes in the guest; its report is brought out. */
+/** Requires that vitest passes in the guest; copies its report to the host. */
 async function pass(guest: Guest, name: string, files: readonly string[], workers: number): Promise<void> {
   const environment = { ...CHECKOUT_ENVIRONMENT, STATELET_PATIENCE: PATIENCE, STATELET_REQUIRE: 'containerd' };
   const set = Object.entries(environment).map(([key, value]) => `-E ${key}=${value}`);

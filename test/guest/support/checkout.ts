@@ -1,4 +1,4 @@
-/** A disk with this checkout, its packages, and the programs that its tests start and that the guest's system lacks. */
+/** A disk with this checkout, its packages, and programs that its tests start and that the guest's system lacks. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,13 +6,13 @@ import { realClusterMissing } from '../../support/cluster.ts';
 import type { Disk } from './hardware.ts';
 import { ROOT } from './once.ts';
 
-/** Where the guest has it. */
+/** The folder of the checkout in the guest. */
 export const CHECKOUT = '/opt/checkout';
-/** Copied when this machine has them; tests that want one that it does not have are skipped. */
+/** Copied if this machine has them; tests of a missing program are skipped. */
 const PROGRAMS = ['/usr/bin/docker-registry', '/usr/bin/kubectl'];
 const API_SERVER = ['etcd', 'kube-apiserver'];
 
-/** Environment of commands in the guest. */
+/** The environment of commands in the guest. */
 export const CHECKOUT_ENVIRONMENT = {
   PATH: `${CHECKOUT}/node_modules/node/bin:${CHECKOUT}/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin`,
   KUBEBUILDER_ASSETS: `${CHECKOUT}/api-server`,
@@ -24,14 +24,14 @@ mount LABEL=checkout ${CHECKOUT}
 ln -sf ${PROGRAMS.map((program) => `${CHECKOUT}${program}`).join(' ')} /usr/bin/
 systemctl stop containerd`;
 
-/** @param folder where its files are collected, on the file system of the checkout */
+/** @param folder where the files are collected, on the file system of the checkout */
 export function checkoutDisk(folder: string): Disk {
   const contents = join(folder, 'checkout');
   mkdirSync(contents);
   const listing = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
   const listed = execFileSync('git', listing, { cwd: ROOT, encoding: 'utf8' }).split('\0');
   const files = [...listed.filter((file) => file !== '' && existsSync(join(ROOT, file))), 'dist', 'node_modules'];
-  // Links: what is the same file needs no second copy, and its time is compared with that of the bundle.
+  // Hard links: a copy is not needed, and the times must stay, because they are compared with that of the bundle.
   const into = ['-al', '--parents', '-t', contents];
   execFileSync('xargs', ['-0', 'cp', ...into, '--'], { cwd: ROOT, input: files.join('\0') });
   const programs = PROGRAMS.filter((program) => existsSync(program));

@@ -1,6 +1,6 @@
 /**
- * The API server of a guest's node. It runs on the host, behind a relay that the guest reaches as its gateway: when the
- * relay is closed, the API server is away.
+ * The API server of a guest's node. It runs on the host, behind a relay at the guest's gateway address: when the relay
+ * is closed, the API server is unreachable.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +9,7 @@ import { type Cluster, startCluster } from '../../support/cluster.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { NODE } from './guest.ts';
 
-/** How the emulator's network names the host. */
+/** The address of the host in the emulator's network. */
 const HOST = '10.0.2.2';
 const STATE_LIMIT_MS = 30 * 60_000;
 const POLL_MS = 500;
@@ -35,7 +35,7 @@ export class GuestCluster {
     return this.cluster.isReal;
   }
 
-  /** Writes the node's kubeconfig, with everything that it names. */
+  /** Writes the node's kubeconfig and the files that it names. */
   async writeKubeconfig(file: string): Promise<void> {
     const config = JSON.parse(readFileSync(await this.cluster.kubeconfig(`system:node:${NODE}`), 'utf8')) as Kubeconfig;
     const { cluster } = config.clusters[0]!;
@@ -65,12 +65,12 @@ export class GuestCluster {
     writeFileSync(file, JSON.stringify(inside));
   }
 
-  /** Nothing reaches it until it comes back. */
+  /** Makes the API server unreachable. */
   leave(): Promise<void> {
     return this.relay.close();
   }
 
-  /** Under the same address. */
+  /** Makes it reachable again under the same address. */
   async comeBack(): Promise<void> {
     this.relay = await startRelay(Number(new URL(this.cluster.url).port), this.relay.port);
   }
@@ -80,7 +80,7 @@ export class GuestCluster {
     await this.cluster.close();
   }
 
-  /** A pod of one container `app` on this node, as a scheduler has left it. */
+  /** Creates a pod with one container `app` on this node, as after scheduling. */
   async create(name: string, container: Spec, spec: Spec = {}): Promise<void> {
     const app = { name: 'app', image: 'localhost/bb:1', imagePullPolicy: 'Never', ...container };
     await this.createPod(name, { ...spec, containers: [app] });
@@ -105,7 +105,7 @@ export class GuestCluster {
     return (await this.cluster.admin.list('pods')) as unknown as readonly Pod[];
   }
 
-  /** Waits for the pod to be so; says how it is when it never is. */
+  /** Waits for a state of the pod; an error has its actual state. */
   untilPod(name: string, what: string, isSo: (pod: Pod) => boolean): Promise<Pod> {
     return until(`pod ${name}: ${what}`, () => this.pod(name), isSo);
   }
@@ -119,7 +119,7 @@ export class GuestCluster {
     await until('every pod runs and is ready', () => this.pods(), are);
   }
 
-  /** Asks for the pod's end and waits for it. */
+  /** Deletes the pod and waits for its end. */
   async delete(name: string): Promise<void> {
     await this.cluster.admin.delete('pods', name, 1);
     await until(
@@ -137,7 +137,7 @@ export class GuestCluster {
   untilNode(what: string, isSo: (node: NodeObject) => boolean): Promise<NodeObject> {
     const { rest } = this.cluster.admin;
     const get = async () => (await rest.list('/api/v1/nodes', {})).items as unknown as readonly NodeObject[];
-    // Until it has registered there is none.
+    // There is no node before it has registered.
     return until(`the node ${what}`, get, (nodes) => nodes.some(isSo)).then(([node]) => node!);
   }
 

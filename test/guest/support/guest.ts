@@ -1,8 +1,8 @@
 /**
- * A guest with systemd and cgroup v2, in software emulation (no kvm): booted from a copy of the system's disk, driven by
- * scripts that its root shell runs.
+ * A guest with systemd and cgroup v2, in software emulation (no kvm): booted from a copy of the system's disk,
+ * controlled by scripts in its root shell.
  *
- * Emulation is 10 to 50 times slower than the machine: a test waits for states; a limit of time is for what hangs.
+ * Emulation is 10 to 50 times slower than the real machine: tests wait for states, and time limits are only for hangs.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,20 +14,21 @@ import { freePort } from '../../support/ports.ts';
 import { diskFile, type Hardware, makeDisk, processorsAndMemory } from './hardware.ts';
 import type { System } from './system.ts';
 
-/** How the node is named. */
+/** The name of the node. */
 export const NODE = 'guest';
 const AGENT_PORT = 5000;
-/** What takes seconds on the machine may take minutes here. */
+/** What takes seconds on the real machine may take minutes here. */
 const SCRIPT_LIMIT_MS = 15 * 60_000;
 const STATE_LIMIT_MS = 30 * 60_000;
-/** Each question costs the guest a shell. */
+/** Each poll starts a shell in the guest. */
 const POLL_MS = 2_000;
-/** systemd gives a disk and a service 90 seconds, and then up: on a busy machine that is too little for an emulator. */
+/**
+ * systemd gives a disk or a service 90 seconds and then gives up, which is too short for an emulator on a busy machine.
+ */
 const PATIENCE = 'systemd.default_device_timeout_sec=1800 systemd.default_timeout_start_sec=1800';
 /**
- * Its timers come late there, too: the kernel is not to measure them, and what panics all the same begins anew. Without
- * `tsc=reliable` it takes the processor's clock for a wrong one, and then a clock that is slow to read and loses half of
- * the time.
+ * Timers are late there, too: the kernel must not measure them, and a panic causes a reboot. Without `tsc=reliable` it
+ * considers the processor's clock wrong, and then uses a clock that is slow to read and takes half of the time.
  */
 const KERNEL = 'root=LABEL=system rw console=ttyS0 mitigations=off no_timer_check nowatchdog tsc=reliable panic=1';
 const STATUS = /\n?status (\d+)\n$/;
@@ -37,7 +38,7 @@ export class Guest {
   private port = 0;
   private readonly system: System;
   private readonly hardware: Hardware;
-  /** Has `disk.img`, which is changed, `input.img`, the other disks, and gets `console.log`. */
+  /** Contains `disk.img`, which is changed, `input.img`, the other disks, and `console.log`. */
   private readonly folder: string;
 
   constructor(system: System, hardware: Hardware, folder: string) {
@@ -46,7 +47,7 @@ export class Guest {
     this.folder = folder;
   }
 
-  /** Starts the machine; resolves when systemd says that it has come up. */
+  /** Starts the machine; resolves when systemd reports that it is up. */
   async boot(): Promise<void> {
     this.port = await freePort();
     const [program, ...argv] = emulator(this.system, this.hardware, this.folder, this.port);
@@ -60,7 +61,7 @@ export class Guest {
     );
   }
 
-  /** What the script printed. Fails when it does, unless its status is not asked for. */
+  /** Runs a script and returns its output. Rejects if the script fails, unless `mayFail`. */
   async run(script: string, mayFail = false): Promise<string> {
     const printed = await this.exchange(script);
     const status = STATUS.exec(printed)?.[1];
@@ -70,7 +71,7 @@ export class Guest {
     return output;
   }
 
-  /** Runs the script again and again until what it prints is as wanted. */
+  /** Repeats the script until its output is as wanted. */
   async until(
     what: string,
     script: string,
@@ -92,12 +93,12 @@ export class Guest {
     return this.machine?.exitCode === null && this.machine.signalCode === null;
   }
 
-  /** Waits for the machine to turn itself off. */
+  /** Waits until the machine turns itself off. */
   async goesOff(): Promise<void> {
     if (this.isOn()) await once(this.machine!, 'exit');
   }
 
-  /** As when the power is cut. */
+  /** Ends the machine as a loss of power does. */
   async cut(): Promise<void> {
     this.machine?.kill('SIGKILL');
     await this.goesOff();
@@ -124,7 +125,7 @@ function emulator(system: System, hardware: Hardware, folder: string, port: numb
   const options: Record<string, readonly string[]> = {
     '-M': ['q35'],
     '-accel': ['tcg,thread=multi,tb-size=1024'],
-    // Without virtualization in the guest, whose driver would take its time to load.
+    // Without virtualization in the guest, whose driver would take long to load.
     '-cpu': ['max,-la57,-svm'],
     ...processorsAndMemory(hardware),
     '-L': [join(usr, 'share/qemu'), join(usr, 'share/seabios')],
@@ -147,7 +148,7 @@ function emulator(system: System, hardware: Hardware, folder: string, port: numb
   return [loader, '--library-path', libraries, join(usr, 'bin/qemu-system-x86_64'), ...given];
 }
 
-/** A disk of its own for each guest, one with what it is given, and those of its hardware. */
+/** The disks of a guest: its own, one with its input, and those of its hardware. */
 export function makeDisks(system: System, hardware: Hardware, folder: string, input: string): void {
   if (!existsSync(system.disk)) throw new Error(`no disk at ${system.disk}`);
   execFileSync('cp', ['--sparse=always', '--reflink=auto', system.disk, join(folder, 'disk.img')]);

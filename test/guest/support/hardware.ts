@@ -1,25 +1,25 @@
-/** The machine that is emulated: processors in NUMA nodes, memory, and disks beside the one that it is started from. */
+/** The emulated machine: processors in NUMA nodes, memory, and disks beside the one from which it boots. */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 
 export interface Disk {
-  /** Its label, and the name of its file. */
+  /** The label, and the name of the file. */
   readonly name: string;
-  /** As `mke2fs` takes it: `512M`. */
+  /** The size as an argument of `mke2fs`: `512M`. */
   readonly size: string;
-  /** Arguments of `mke2fs`; `swap`: made by `mkswap`. */
+  /** Arguments of `mke2fs`; `swap`: created by `mkswap`. */
   readonly format: readonly string[] | 'swap';
-  /** A folder whose files it has from the beginning. */
+  /** A folder whose files it contains from the beginning. */
   readonly contents?: string;
 }
 
 export interface Hardware {
-  /** Of each NUMA node. */
+  /** The CPUs of each NUMA node. */
   readonly cpus: number;
-  /** Of each NUMA node. */
+  /** The memory of each NUMA node. */
   readonly memoryMiB: number;
   readonly numaNodes: number;
-  /** Options of the kernel beside those that every guest has. */
+  /** Options of the kernel beside those of every guest. */
   readonly kernelOptions: readonly string[];
   readonly disks: readonly Disk[];
 }

@@ -1,6 +1,6 @@
 /**
- * What every guest of a run is given, made once: the package and the images of the pods. And whether this machine can
- * have a guest at all: one without Debian's packages cannot, which is a reason to skip, not a failure.
+ * What all guests of a run share, built once: the package and the images of the pods. Also checks whether this machine
+ * can run a guest: without Debian's packages it cannot, and tests are skipped instead of failing.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { BUSYBOX, buildTestImages } from '../../support/image.ts';
 import { guestSystem } from './system.ts';
 
 export const ROOT = join(import.meta.dirname, '../../..');
-/** Made anew by each run; the results of vitest lie beside the folders of the guests. */
+/** Created by each run; the results of vitest are beside the folders of the guests. */
 export const OUT = join(ROOT, 'var/guest');
 /** Copied to the disk of each guest. */
 export const INPUT = join(OUT, 'input');
@@ -36,7 +36,7 @@ export default async function setup(project: TestProject): Promise<void> {
   if (kubeletMissing() === null) cpSync(goKubelet(), join(INPUT, 'kubelet'));
 }
 
-/** The same package: the guest would take minutes to decompress it. */
+/** Repacks the package without compression, because the guest would take minutes to decompress it. */
 function withoutCompression(deb: string, target: string): void {
   const unpacked = `${deb}.unpacked`;
   execFileSync('dpkg-deb', ['--raw-extract', deb, unpacked]);

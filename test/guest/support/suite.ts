@@ -1,6 +1,6 @@
 /**
- * A suite of rows in one guest: the machine is made and started, Statelet installed from its package as an operator does
- * it, each row checked in order; at the end the journal of every start must replay.
+ * A suite of rows in one guest: the machine is built and started, Statelet is installed from its package as by an
+ * operator, each row is checked in order, and at the end the journal of every start must replay.
  *
  * Logs, journals and the console are in the suite's folder of `var/guest`.
  */
@@ -21,21 +21,24 @@ import { FILES, guestSystem, type Suite } from './system.ts';
 const STATELET = join(ROOT, 'src/bin/statelet.js');
 
 export interface Plan {
-  /** Of its folder, and of the table in `docs/systemd.md`. */
+  /** The name of its folder, and of the table in `docs/systemd.md`. */
   readonly name: string;
   readonly debian?: Suite;
   readonly hardware?: Partial<Hardware>;
-  /** Fields beside, and in place of, those of `files/kubelet.yaml`. */
+  /** Fields that complete or replace those of `files/kubelet.yaml`. */
   readonly configuration?: object;
   /** Flags of the agent. */
   readonly flags?: readonly string[];
-  /** Where `flags` put the journal: on a disk that is full for a time, which replay does not cross. */
+  /**
+   * The folder of the journal according to `flags`, if it is on a disk that is full for a while: a replay does not
+   * cross this.
+   */
   readonly journal?: string;
   /** Run as root before Statelet is installed. */
   readonly prepare?: string;
-  /** Has this checkout, for its tests, in place of an agent that is installed. */
+  /** The guest has this checkout for its tests, instead of an installed agent. */
   readonly checkout?: boolean;
-  /** A node of a cluster; without, it runs the static pods of `files/pods`. */
+  /** The node belongs to a cluster; otherwise it runs the static pods of `files/pods`. */
   readonly joined?: boolean;
   readonly rows: readonly Row[];
 }
@@ -80,7 +83,7 @@ interface Scene {
   readonly cluster: GuestCluster | undefined;
 }
 
-/** A machine that is off, and its cluster. */
+/** A machine that is switched off, and its cluster. */
 async function makeScene(
   { debian = 'trixie', hardware = {}, joined, checkout, configuration }: Plan,
   folder: string,
@@ -101,7 +104,7 @@ async function makeScene(
   return { guest: new Guest(system, machine, folder), cluster };
 }
 
-/** Boots the machine, and makes it a node that is ready. */
+/** Boots the machine, and makes it a ready node. */
 async function install({ prepare = '', flags = [], checkout }: Plan, { guest, cluster }: Scene): Promise<void> {
   await guest.boot();
   if (prepare !== '') await guest.run(`set -e\n${prepare}`);
@@ -124,7 +127,7 @@ async function saveLogs(guest: Guest, folder: string): Promise<void> {
 
 async function replays(guest: Guest, { name, journal: kept }: Plan): Promise<void> {
   const folder = join(OUT, name);
-  // The agent writes meanwhile, which tar remarks on.
+  // The agent writes meanwhile, and tar reports this.
   const archive = await guest.run(`tar -C ${kept ?? `${ROOT_DIR}/journal`} -cz . 2>/dev/null | base64 -w0`);
   const journal = join(folder, 'journal');
   mkdirSync(journal);

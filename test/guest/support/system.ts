@@ -1,8 +1,8 @@
 /**
- * What a guest is started from, made of Debian packages: a root file system with systemd and containerd, and an emulator
- * that is new enough for its kernel. Both are kept below the user's cache folder, by what they were made of.
+ * The system of a guest, built from Debian packages: a root file system with systemd and containerd, and an emulator
+ * that is new enough for its kernel. Both are kept below the user's cache folder, by the hash of their parts.
  *
- * Needs root, `mmdebstrap` and `mke2fs`; the mirror is the one that this machine's apt uses.
+ * Requires root, `mmdebstrap` and `mke2fs`; the mirror is that of this machine's apt.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -10,10 +10,10 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } 
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Of Debian: `trixie` has containerd 1.7, `forky` containerd 2. */
+/** Debian's suites: `trixie` has containerd 1.7, `forky` containerd 2. */
 export type Suite = 'trixie' | 'forky';
 
-/** The emulator's. bookworm's qemu 7.2 panics trixie's kernel. */
+/** The suite of the emulator: bookworm's qemu 7.2 panics trixie's kernel. */
 const EMULATOR_SUITE: Suite = 'trixie';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const DISK = '6G';
@@ -26,28 +26,28 @@ const SYSTEM = [
 ].flatMap((line) => line.split(' '));
 
 export const FILES = join(import.meta.dirname, '../files');
-/** Of `FILES`, what is part of the root file system, and where. */
+/** The files of `FILES` that are part of the root file system, with their places. */
 const INSTALLED = {
   'agent.socket': '/etc/systemd/system/agent.socket',
   'agent@.service': '/etc/systemd/system/agent@.service',
   'guest.network': '/etc/systemd/network/guest.network',
   '10-bridge.conflist': '/etc/cni/net.d/10-bridge.conflist',
 } as const;
-/** By the containerd of each suite, the form of its configuration. */
+/** The configuration for the containerd of each suite. */
 const CONTAINERD: Readonly<Record<Suite, string>> = { trixie: 'containerd.toml', forky: 'containerd-2.toml' };
-/** Packages of one suite alone: containerd 1.7 makes no checkpoints, and only forky runs tests of a checkout. */
+/** Packages of one suite only: containerd 1.7 makes no checkpoints, and only forky runs tests of a checkout. */
 const MORE: Readonly<Record<Suite, readonly string[]>> = {
   trixie: [],
   forky: ['criu', 'e2fsprogs', 'libfaketime', 'nfs-common', 'nfs-kernel-server'],
 };
 
-/** What else is set up, as commands of a shell; `$1` is the root. */
+/** Further settings, as shell commands; `$1` is the root. */
 const SETTINGS = [
   'chroot "$1" systemctl enable agent.socket systemd-networkd.service containerd.service',
   'chroot "$1" systemctl mask apparmor.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer',
   // Only one row needs a file server, and starts it.
   'for unit in nfs-server rpcbind; do chroot "$1" systemctl disable $unit.service || true; done',
-  // What the emulated disks need, and no more: a small image is unpacked sooner.
+  // Only the drivers of the emulated disks, because a small image is unpacked faster.
   'printf "virtio_pci\\nvirtio_blk\\n" >> "$1/etc/initramfs-tools/modules"',
   'sed -i s/^MODULES=.*/MODULES=list/ "$1/etc/initramfs-tools/initramfs.conf"',
   'chroot "$1" update-initramfs -u',
@@ -57,7 +57,7 @@ const SETTINGS = [
 ];
 
 export interface System {
-  /** The emulator's files, as Debian lays them out. */
+  /** The emulator's files, in Debian's layout. */
   readonly emulator: string;
   readonly kernel: string;
   readonly initrd: string;
@@ -82,7 +82,7 @@ export function guestSystem(suite: Suite): System {
   };
 }
 
-/** What was made once of the same parts is taken as it is; what was made of others goes. */
+/** Uses the cached result of the same parts; removes results of other parts. */
 function cached(cache: string, name: string, parts: readonly unknown[], make: (folder: string) => void): string {
   const key = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);
   const folder = join(cache, `${name}-${key}`);
@@ -123,14 +123,14 @@ function mmdebstrap(suite: Suite, options: readonly string[], target: string): v
     '--mode=root',
     `--keyring=${KEYRING}`,
     '--aptopt=APT::Install-Recommends "false"',
-    // A mirror may be older than a suite that is still in the making says it may be; its signature is what counts here.
+    // A mirror may be older than the validity of a suite in development; only its signature matters here.
     '--aptopt=Acquire::Check-Valid-Until "false"',
     ...options,
   ];
   execFileSync('mmdebstrap', [...argv, suite, target, mirror()], { stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
-/** Where this machine's apt has Debian from. */
+/** The Debian mirror of this machine's apt. */
 function mirror(): string {
   const format = '$(REPO_URI) $(LABEL)';
   const listed = execFileSync('apt-get', ['indextargets', '--format', format], { encoding: 'utf8' });

@@ -1,10 +1,11 @@
 /**
- * What a stranger may send to a port, made from a seed: whole and half requests, several in one write, upgrades to
- * streams with frames of SPDY and WebSocket after them, prefaces of HTTP/2, and bytes that are no message.
+ * Messages of a hostile client to a port, made from a seed: complete and incomplete requests, several in one
+ * write, upgrades to streams followed by frames of SPDY and WebSocket, prefaces of HTTP/2, and bytes that are no
+ * message.
  */
 import { crc32 } from 'node:zlib';
 
-/** Numbers of a seed, the same at each run (mulberry32). */
+/** Random numbers of a seed, the same in each run (mulberry32). */
 class Chance {
   private state: number;
 
@@ -12,7 +13,7 @@ class Chance {
     this.state = crc32(String(seed));
   }
 
-  /** From 0 to `count` - 1. */
+  /** A number from 0 to `count` - 1. */
   below(count: number): number {
     this.state = (this.state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.state ^ (this.state >>> 15), this.state | 1);
@@ -134,7 +135,7 @@ function upgrade(chance: Chance): string {
   return `${chance.of(['GET', 'POST', 'CONNECT'])} ${path} HTTP/1.1\r\nHost: localhost\r\n${headers.join('\r\n')}\r\n\r\n`;
 }
 
-/** A control frame or a data frame whose length may promise more than follows. */
+/** A control frame or a data frame, whose length may be larger than its content. */
 function spdyFrame(chance: Chance): Buffer {
   const payload = chance.bytes(chance.below(60));
   const frame = Buffer.alloc(8);
@@ -171,7 +172,7 @@ const KINDS: readonly ((chance: Chance) => Buffer | string)[] = [
   (chance) => chance.bytes(1 + chance.below(400)),
 ];
 
-/** The message of this number in the run of a seed. */
+/** The message with this number in the run of a seed. */
 export function message(seed: number, number: number): Buffer {
   const chance = new Chance(seed * 1_000_003 + number);
   return Buffer.from(chance.of(KINDS)(chance) as never);

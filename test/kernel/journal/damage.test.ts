@@ -20,7 +20,7 @@ import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
-/** One incarnation with three turns, each a batch of its own. */
+/** One incarnation with three turns, each in a batch of its own. */
 async function threeTurns(directory: string): Promise<Recorder> {
   const kernel = record(directory).boot();
   await kernel.durable();
@@ -133,7 +133,7 @@ describe('damage', () => {
     const bytes = readFileSync(segmentsOf(directory)[0]!);
     const lastLine = bytes.lastIndexOf('\n', bytes.length - 2) + 1;
     const flipped = join(directory, 'flipped.ndjson');
-    // Every byte at the end, where it matters how far the chain reaches; a sample of lines and line feeds before.
+    // Every byte of the end, where the reach of the chain matters; before it a sample of lines and line feeds.
     const places = Array.from(bytes.keys()).filter((at) => at >= lastLine - 300 || at % 5 === 0 || bytes[at] === 0x0a);
     const answers = places.map((at) => {
       const copy = Buffer.from(bytes);
@@ -148,7 +148,7 @@ describe('damage', () => {
     }
     const read = answers.flatMap(([at, found]) => (found instanceof JournalError ? [] : [[at, found] as const]));
     for (const [at, { torn, records }] of read) {
-      // The last link, and the line feed before it, have no link behind them that could vouch for them.
+      // No link follows the last one and the line feed before it, so nothing protects these.
       expect(at, `byte ${at}`).toBeGreaterThanOrEqual(lastLine - 1);
       expect(torn, `byte ${at}`).toBeDefined();
       expect(records).toEqual(at < lastLine ? kernel.records.slice(0, 8) : kernel.records);
@@ -311,7 +311,7 @@ describe('what is no journal, or not one of this format', () => {
 });
 
 describe('opening', () => {
-  it('a second writer is refused and told who is first; after a close the directory is free', async () => {
+  it('a second writer is refused with the name of the first; after a close the directory is free', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     expect(() => openJournal({ directory })).toThrow(
@@ -349,7 +349,7 @@ describe('opening', () => {
     expect(readdirSync(directory, { recursive: true }).filter((name) => String(name).endsWith('.tmp'))).toEqual([]);
   });
 
-  it('a directory that can hold no journal is a mistake, told at once', () => {
+  it('a directory that cannot contain a journal is an error at once', () => {
     const file = join(temporaryDirectory(), 'file');
     writeFileSync(file, '');
     expect(() => openJournal({ directory: file })).toThrow(/no journal can be kept here: ENOTDIR/);

@@ -10,7 +10,7 @@ import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, t
 
 const quick = { retryMs: 5, roomMinBytes: 0 };
 
-/** Turns, each durable on its own, until journaling is suspended. */
+/** Makes turns, each durable on its own, until journaling is suspended. */
 async function fill(kernel: Recorder): Promise<void> {
   for (let turns = 0; kernel.journal.suspension === undefined; turns++) {
     if (turns > 20_000) throw new Error('the disk is never full');
@@ -25,7 +25,7 @@ async function resume(kernel: Recorder): Promise<void> {
   await kernel.durable();
 }
 
-/** Whether the folder has a journal of so many records. */
+/** Whether the folder has a journal with this number of records. */
 function isWritten(directory: string, records: number): boolean {
   try {
     return recordsIn(directory).length === records;
@@ -122,7 +122,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  it('a disk that keeps no names leaves no segment that nobody writes', async () => {
+  it('a disk that keeps no names leaves no segment without a writer', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.namesFailure = 'EIO';
@@ -177,7 +177,7 @@ describe('a full disk', () => {
     await kernel.journal.close();
   });
 
-  it('a disk that hangs holds nobody up who ends', async () => {
+  it('a disk that hangs does not delay the end of the process', async () => {
     const disk = new BrokenDisk();
     const hanging = Promise.withResolvers<void>();
     disk.syncEnd = hanging.promise;
@@ -266,7 +266,7 @@ describe('a full disk', () => {
   });
 });
 
-/** A file system of its own, where this machine lets us have one. */
+/** A file system for the test, if this machine allows one. */
 function mountTmpfs(size: string, context: TestContext): string {
   const directory = join(temporaryDirectory(), 'mount');
   mkdirSync(directory);
@@ -280,7 +280,7 @@ function mountTmpfs(size: string, context: TestContext): string {
 }
 
 describe('a real file system', () => {
-  it('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
+  it('of 256 KB: suspended when full, continues when there is room again', async (context) => {
     const mount = mountTmpfs('256k', context);
     const ballast = join(mount, 'ballast');
     writeFileSync(ballast, Buffer.alloc(100 * 1024));

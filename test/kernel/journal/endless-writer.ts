@@ -1,4 +1,4 @@
-/** A process that writes turns until it is killed. It says on stdout up to which record all outlives it. */
+/** A process that writes turns until it is killed. It prints the number up to which all records survive it. */
 import { openJournal } from '../../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 

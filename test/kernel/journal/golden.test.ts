@@ -1,4 +1,4 @@
-/** Journals of each format that a release writes: today's kernel reads and replays them. */
+/** Journals in each released format: today's kernel reads and replays them. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';

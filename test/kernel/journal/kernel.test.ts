@@ -1,4 +1,4 @@
-/** The kernel on a real journal: what was written replays, whole and from every checkpoint. */
+/** The kernel with a real journal: what was written replays, completely and from every checkpoint. */
 import { expect, it } from 'vitest';
 import { openJournal } from '../../../src/kernel/journal/open.ts';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';

@@ -1,4 +1,4 @@
-/** The shop of the golden journal with another source: what a change of code, or a refactoring, makes of it. */
+/** The shop of the golden journal with changed source code: the results of changes and of refactorings. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +8,10 @@ const SHOP = join(import.meta.dirname, 'golden-shop.ts');
 const SOURCES = join(import.meta.dirname, '../../../src/');
 const SOURCE = readFileSync(SHOP, 'utf8').replaceAll('../../../src/', SOURCES);
 
-/** A piece of the source, and what stands there instead. */
+/** A part of the source, and its replacement. */
 export type Edit = readonly [from: string, to: string];
 
-/** Throws where the source does not have a piece exactly once. */
+/** Throws if the source does not contain a part exactly once. */
 export async function shopWith(...edits: readonly Edit[]): Promise<AnyStateMachine> {
   let source = SOURCE;
   for (const [from, to] of edits) {

@@ -1,4 +1,6 @@
-/** What lines refer to: written shorter, read back the same, and from an enemy refused soon. */
+/**
+ * References in lines: they shorten what is written, are resolved when it is read, and hostile ones are refused early.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BadReference, Decoder, type RawLine } from '../../../src/kernel/journal/decoder.ts';
@@ -8,7 +10,7 @@ import type { JournalRecord } from '../../../src/kernel/records.ts';
 
 const SOON_MS = 1_000;
 
-/** What was written is read as it was, whatever it refers to. */
+/** Whatever a line refers to, it is read as it was before. */
 class Pair {
   readonly blobs = new Map<unknown, string>();
   readonly encoder = new Encoder((sha256, json) => this.blobs.set(sha256, json));
@@ -164,7 +166,7 @@ describe('a line', () => {
   });
 });
 
-/** Reads lines that no encoder writes; `null` where all of them pass. */
+/** Reads lines that no encoder writes; `null` if all are accepted. */
 function refused(lines: Iterable<object>): string | null {
   const decoder = new Decoder(() => ({ value: 'x'.repeat(2 ** 20), bytes: 2 ** 20 }));
   const began = process.cpuUsage();

@@ -16,7 +16,7 @@ function recorded(directory: string): { readonly kernel: Recorder; readonly repo
   return { kernel: record(directory, { durability: 'second', retryMs: 50, report }).boot().turn(), reports };
 }
 
-/** Turns until the journal asks for a checkpoint, which begins a new segment. */
+/** Makes turns until the journal requests a checkpoint, which begins a new segment. */
 async function untilBegunAnew(kernel: Recorder): Promise<void> {
   const turning = setInterval(() => kernel.turn(), 20);
   try {

@@ -39,7 +39,7 @@ describe('a journal gives back what it was given', () => {
           kernel.turn({ type: 'x', value });
         }
         await kernel.journal.close();
-        // Text, because equality in a test is lenient with `__proto__`.
+        // Compared as text, because the equality of a test ignores `__proto__`.
         expect(JSON.stringify(recordsIn(directory))).toBe(JSON.stringify(kernel.records));
       }),
       { numRuns: 60 },

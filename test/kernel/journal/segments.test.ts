@@ -19,7 +19,7 @@ import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { verifyJournal, verifySegments } from '../../../src/kernel/journal/verify.ts';
 import { eventually, filesIn, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
-/** Turns until the journal wants a checkpoint, so many times. */
+/** Makes turns until the journal has requested this number of checkpoints. */
 async function recordSegments(directory: string, rotations: number, options = {}) {
   const kernel = record(directory, { segmentMaxBytes: 20_000, ...options }).boot();
   for (let done = 0; done < rotations; ) {
@@ -148,7 +148,7 @@ describe('segments', () => {
     const kernel = await recordSegments(directory, 2);
     await kernel.journal.close();
     const listed = segmentsIn(directory).map((segment) => ({ ...segment, path: segment.path.replace('.zst', '') }));
-    // A name that was read, and a file that is gone.
+    // The names have been read, but one file is gone.
     for (const { path, compressed } of listed) if (compressed) symlinkSync('nowhere', path);
     symlinkSync('nowhere', join(directory, segmentName('000001', 999_999)));
     expect(segmentsIn(directory).map(({ path }) => path)).toEqual(segmentsOf(directory).filter(existsSync));
@@ -345,7 +345,7 @@ describe('retention', () => {
   });
 });
 
-/** Checksums, numbers that follow the one before, and links before the last. */
+/** Removes checksums, consecutive numbers, and all links except the last. */
 const withoutWhatFollows = (lines: string): string => {
   const [link, ...rest] = lines
     .trimEnd()

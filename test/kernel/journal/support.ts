@@ -1,4 +1,4 @@
-/** A kernel that only makes records, directories that vanish, and disks that break. */
+/** A kernel that only makes records, temporary directories, and disks with faults. */
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ export function temporaryDirectory(): string {
   return directory;
 }
 
-/** Makes the records of turns and keeps what it gave to the journal. */
+/** Makes the records of turns and keeps those that it gave to the journal. */
 export class Recorder {
   readonly records: KernelRecord[] = [];
   readonly journal: JournalWriter;
@@ -33,7 +33,7 @@ export class Recorder {
     return this.end();
   }
 
-  /** One turn: an event, a message, a request, a line for people, a state. */
+  /** One turn: an event, a message, a request, a log line, a state. */
   turn(event: JsonEvent = { type: 'pod.added', name: `pod-${this.turns}` }): this {
     const cause = this.append({ k: 'in', t: 1000 + this.turns, to: 'kubelet', event, via: 'test' } as never);
     this.append({ k: 'message', from: 'kubelet', to: 'kubelet/pods', event: { type: 'told' }, cause } as never);
@@ -94,7 +94,7 @@ export const filesIn = (directory: string, pattern: RegExp): string[] =>
 
 export const segmentsOf = (directory: string): string[] => filesIn(directory, /^j-.*\.ndjson(\.zst)?$/);
 
-/** Waits for something that the journal does beside the kernel. */
+/** Waits for work of the journal that is outside of the kernel. */
 export async function eventually(holds: () => boolean, what: string): Promise<void> {
   for (let waited = 0; !holds(); waited += 5) {
     if (waited > 5000) throw new Error(`never came true: ${what}`);
@@ -102,15 +102,15 @@ export async function eventually(holds: () => boolean, what: string): Promise<vo
   }
 }
 
-/** A disk with room for so many bytes in all, or one that fails as it is told to. */
+/** A disk with room for this number of bytes in all, or with faults on request. */
 export class BrokenDisk implements Disk {
   room = Number.POSITIVE_INFINITY;
   failure: string | undefined;
-  /** It takes what is written and cannot keep it. */
+  /** The disk takes what is written and cannot keep it. */
   syncFailure: string | undefined;
-  /** It makes files and cannot keep their names. */
+  /** The disk creates files and cannot keep their names. */
   namesFailure: string | undefined;
-  /** What it is asked to keep takes until then. */
+  /** The disk syncs only after this promise. */
   syncEnd: Promise<void> | undefined;
   syncs = 0;
 

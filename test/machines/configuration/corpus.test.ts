@@ -1,9 +1,9 @@
 /**
- * Holds the pure pipeline against what a real kubelet did with 835 command lines and configuration files.
+ * Compares the pure pipeline with a real kubelet for 835 command lines and configuration files.
  *
- * A case is equal when exit status, stderr and `/configz` are those of the corpus, as far as configuration decides
- * them. What another part decides is counted by that part, never as equal; what is excused has a reason in one file. An
- * excuse or a pattern that no case needs any more fails, so that the list can only shrink.
+ * A case is equal if exit status, stderr and `/configz` are those of the corpus, as far as configuration decides them.
+ * Results that depend on another part are counted for that part, not as equal; each excuse has its reason in one file.
+ * An excuse or a pattern that no case needs fails, so that the list can only become shorter.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -28,7 +28,7 @@ function partOf(table: readonly (readonly [string, RegExp])[], line: string): st
   return found?.[0];
 }
 
-/** The corpus writes repeated neighbours once. */
+/** The corpus has consecutive equal lines once. */
 function withoutNeighbours(lines: readonly string[]): string[] {
   return lines.filter((line, index) => line !== lines[index - 1]);
 }

@@ -1,4 +1,4 @@
-/** Plays one case of the corpus: writes its files, and runs its command line through the pure pipeline. */
+/** Plays one case of the corpus: writes its files, and gives its command line to the pure pipeline. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -32,7 +32,7 @@ export interface Outcome {
 
 const CASES = new URL('../../golden/config/cases/', import.meta.url);
 const VERSION = { version: 'v1.36.2', raw: 'version.Info{...}' };
-/** The machine on which the corpus was measured. */
+/** The machine on which the corpus was recorded. */
 const HOST = { cgroupVersion: 1 } as const;
 
 const PLACEHOLDERS: Readonly<Record<string, string>> = {
@@ -49,7 +49,7 @@ export function readCases(): Case[] {
 }
 
 /**
- * Runs a case in a directory of its own; `play` is given the case with its placeholders filled in. `places` replace other
+ * Runs a case in a directory of its own; `play` gets the case with its placeholders replaced. `places` replace other
  * texts of the case, too.
  */
 export async function withCase<Result>(
@@ -114,7 +114,7 @@ export async function play({ argv }: Case, directory: string): Promise<Outcome> 
   return { ...nothing, exit: 'running', stderr: warnings, configz: toServed(resolution.configuration) };
 }
 
-/** The pure decisions of the parts that start next; with an API client, authorization is not the configuration's. */
+/** The pure decisions of the next parts; with an API client, authorization depends on more than the configuration. */
 function laterRefusal(flags: KubeletFlags, { authentication, authorization }: KubeletConfiguration): string | null {
   const auth = buildAuth({
     anonymous: authentication.anonymous.enabled,

@@ -1,4 +1,4 @@
-/** Command lines and files that a kubelet was given beside the recorded cases, and its sentence at the end of each. */
+/** Command lines and files beside the recorded cases, and the last line of a kubelet for each. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { toServed } from '../../../src/machines/configuration/fields/decode.ts';

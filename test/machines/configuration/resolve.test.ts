@@ -1,4 +1,7 @@
-/** What the corpus cannot show: the table against the type, where values come from, and that nothing makes it throw. */
+/**
+ * Cases that the corpus lacks: the table compared with the type, the origins of values, and that no input causes an
+ * exception.
+ */
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -141,7 +144,7 @@ describe('precedence', () => {
     const { clusterDomain, maxPods, logging } = resolution.configuration;
     expect({ clusterDomain, maxPods, verbosity: logging.verbosity }).toEqual({
       clusterDomain: 'a.b',
-      // What the file and the defaults made is written in lower case, which comes last.
+      // Values of the file and the defaults are in lower case in the origins, which come last.
       maxPods: 110,
       verbosity: 0,
     });
@@ -211,7 +214,7 @@ describe('secrets', () => {
   });
 });
 
-/** Fields whose empty value is left out and then filled in, and the gates, which have rules of their own. */
+/** Fields whose empty value is replaced by a default, and the gates, which have rules of their own. */
 const UNSETTLED = ['evictionHard', 'enforceNodeAllocatable', 'featureGates'];
 const settled = kubeletConfigurationType.fields.filter(({ name }) => !UNSETTLED.includes(name));
 

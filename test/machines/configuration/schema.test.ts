@@ -1,4 +1,4 @@
-/** The schema that editors read is the table that the kubelet decodes by. */
+/** The schema for editors is the table by which the kubelet decodes. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { configurationSchema, SCHEMA_FILE, schemaText } from '../../../scripts/generate-configuration-schema.ts';

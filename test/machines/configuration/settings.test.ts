@@ -1,4 +1,4 @@
-/** Settings that no rule between the fields judges, and that parts refuse while they are built; in upstream's words. */
+/** Settings that no validation rule covers, and that subsystems refuse when they are created; with upstream's texts. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';

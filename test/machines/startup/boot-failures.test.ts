@@ -1,6 +1,6 @@
 /**
- * What each failing step of starting does to the node: the fatal ones end it with the kubelet's sentence, exit code 1 and
- * a last record that names the phase; the others are only said.
+ * The consequences of each failing step of a start: fatal ones end the node with the kubelet's text, exit code 1 and a
+ * last record that names the phase; the others are only logged.
  */
 
 import { readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { type Answers, ARGV, BootNode, document, fail, MACHINE_INFO, ok } from '
 
 const BOOT_MS = 30_000;
 
-/** The last sentence of a recorded kubelet, with the case's own places put back. */
+/** The last line of a recorded kubelet, with the paths of the case. */
 function golden(name: string): string {
   const url = new URL(`../../golden/config/cases/${name}.json`, import.meta.url);
   const { expect: wanted } = JSON.parse(readFileSync(url, 'utf8')) as { expect: { stderr: string[] } };

@@ -1,9 +1,9 @@
 /**
- * The recorded kubelets once more, this time through the supervisor: every command line and configuration file with
- * which a kubelet of 1.36 ended or ran, started as a node.
+ * The recorded kubelets, through the supervisor: every command line and configuration file with which a kubelet of 1.36
+ * ended or ran, started as a node.
  *
- * What the pure pipeline says of each case is held in `configuration/corpus.test.ts`; here it is the node's own end, with
- * its exit code, its last line and the phase that it names.
+ * `configuration/corpus.test.ts` covers the pure pipeline; here the node's own end is compared, with its exit code, its
+ * last line and the phase that it names.
  */
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ import { type Case, readCases, withCase } from '../configuration/corpus.ts';
 import { BootNode, MACHINE_INFO, ok } from './boot-node.ts';
 
 const BOOT_MS = 1_000;
-/** Of the kubelet that was recorded. */
+/** The version of the recorded kubelet. */
 const VERSION = 'v1.36.2';
 
 const decidedElsewhere = ({ expect: wanted }: Case) =>
@@ -27,7 +27,7 @@ const cases = readCases().filter(isComparable);
 const ended = cases.filter(({ expect: { exit } }) => exit === 1);
 const running = cases.filter((each) => each.expect.exit === 'running' && !usesCluster(each));
 
-/** The machine on which the corpus was measured, with the files of the case as the host decodes them. */
+/** The machine on which the corpus was recorded, with the files of the case as the host decodes them. */
 async function bootCase({ argv }: Case, directory: string): Promise<BootNode> {
   const line = parseCommandLine(argv, { version: '', raw: '' });
   const { config = '', configDir = '' } = line.kind === 'run' ? line.flags : {};

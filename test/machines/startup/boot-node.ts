@@ -1,6 +1,6 @@
 /**
- * The real supervisor under the real kernel, in a scripted machine: every operation of starting has an answer that a
- * test may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
+ * The real supervisor in the real kernel, on a scripted machine: every operation of the start has an answer that a test
+ * may replace, and {@link PodsWorld} answers everything about pods. Time is virtual.
  */
 import type { EffectResult } from '../../../src/kernel/effects.ts';
 import type { JsonEvent, PlainError } from '../../../src/kernel/json.ts';
@@ -42,9 +42,9 @@ export interface BootOptions {
   readonly version?: string;
   readonly answers?: Answers;
   readonly runOnce?: { readonly retries: number };
-  /** Absent: all changes of decisions. */
+  /** Absent: all changed decisions. */
   readonly behavior?: number;
-  /** No stream of starting speaks by itself. */
+  /** No stream of the start emits on its own. */
   readonly isQuiet?: boolean;
   readonly onTurn?: NonNullable<KernelOptions['onTurn']>;
 }
@@ -103,7 +103,7 @@ export class BootNode {
     return this;
   }
 
-  /** The value of an actor's chart, the supervisor's without an argument; `undefined` when there is no such actor. */
+  /** The state value of an actor, by default the supervisor; `undefined` if there is no such actor. */
   state(address = 'kubelet'): unknown {
     return (this.kernel.snapshotOf(address) as { value: unknown } | undefined)?.value;
   }

@@ -1,6 +1,6 @@
 /**
- * A standalone boot of the real supervisor, held against the five documents, against its own chart, and replayed from
- * the start and from checkpoints in its middle.
+ * A standalone start of the real supervisor, compared with the five documents and with its own chart, and replayed from
+ * the beginning and from checkpoints.
  */
 import { describe, expect, it } from 'vitest';
 import { SeededRandom } from '../../../src/kernel/purity.ts';
@@ -44,7 +44,7 @@ const CLUSTER_ONLY = [
   'csiNode',
   'csiVolumes',
 ];
-/** Runs what is in the folder of pods and ends: here there is nothing in it. */
+/** Runs the pods of the folder, which is empty here, and ends. */
 const ONCE: BootOptions = { argv: COMPLETE, runOnce: { retries: 3 } };
 const BOOTS: readonly (readonly [name: string, argv: readonly string[]])[] = [
   ['with nothing but a folder of pods', ARGV],
@@ -139,7 +139,7 @@ describe('a standalone boot', () => {
     const absent = Object.keys(regions).filter((id) => regions[id] === 'absent');
     expect(
       absent.filter((id) => !CLUSTER_ONLY.includes(id)),
-      'the other road to the pods, and a graceful end that nobody asked for',
+      'the other path to the pods, and a graceful end without a request',
     ).toEqual(['runOnce', 'shutdown']);
     for (const id of Object.keys(regions).filter((name) => name !== 'startup' && !absent.includes(name))) {
       expect(node.kernel.addresses).toContain(`kubelet/${id}`);
@@ -287,7 +287,7 @@ describe('the phases', () => {
   });
 });
 
-/** What the nearest state above says. */
+/** The metadata of the nearest state above. */
 function ownersMeta(root: Phase, id: string): Phase['meta'] {
   const path = id.split('.').slice(id.split('.').indexOf('startup') + 1);
   let phase = root;

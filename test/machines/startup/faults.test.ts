@@ -1,7 +1,7 @@
 /**
  * Ten thousand broken inputs: configuration files and command lines with which a kubelet ran, each changed at random.
- * Every one is answered by a configuration or a refusal, soon, and without a stack trace; some are started as nodes.
- * Prints its figures.
+ * Each results in a configuration or an error, soon, and without a stack trace; some are started as nodes. Prints its
+ * figures.
  */
 import { afterAll, describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
@@ -14,11 +14,11 @@ import { type Answers, BootNode, fail, ok } from './boot-node.ts';
 
 const SEED = 20_261_121;
 const EACH = 5_000;
-/** Of each kind, every so many-th is started as a node. */
+/** Of each kind, one of this many inputs is started as a node. */
 const BOOTED = 50;
-/** Of a processor. Upstream's slowest is some milliseconds; past this an input holds the node up. */
+/** Limit of CPU time. Upstream's slowest input takes some milliseconds; more than this would delay the node. */
 const MAX_MS = 1_000;
-/** A frame of a stack, of JavaScript or of Go. */
+/** A frame of a stack in JavaScript or Go. */
 const STACK = /^\s+at .+[:(]\d|goroutine \d|\[object Object\]/m;
 
 const PLACES: readonly (readonly [RegExp, string])[] = [
@@ -29,7 +29,7 @@ const PLACES: readonly (readonly [RegExp, string])[] = [
 ];
 const filled = (text: string): string => PLACES.reduce((sum, [place, value]) => sum.replace(place, value), text);
 
-/** Cases with which a kubelet ran, their places filled in. */
+/** Cases with which a kubelet ran, with their placeholders replaced. */
 const cases: readonly Pick<Case, 'argv' | 'files'>[] = readCases()
   .filter(({ expect: { exit } }) => exit === 'running')
   .map(({ argv, files }) => ({
@@ -76,7 +76,7 @@ const VALUES = [
   '../..',
 ];
 
-/** One change: a piece cut out, put in, doubled, or taken from elsewhere. */
+/** One change: a part is removed, inserted, doubled, or copied from elsewhere. */
 function mutated(text: string): string {
   const at = below(text.length + 1);
   const length = below(12);
@@ -133,7 +133,7 @@ function judge(what: 'files' | 'arguments', argv: readonly string[], text: strin
   expect(answer.kind === 'refused' && answer.text === '', `refused without a reason: ${shown}`).toBe(false);
 }
 
-/** The node itself: it runs, or it ends with a phase and a sentence; no actor crashes. */
+/** The node itself runs, or ends with a phase and an error; no actor crashes. */
 function boot(argv: readonly string[], text: string): void {
   const file = decodeSource('/etc/kubelet.yaml', Buffer.from(text));
   const answers: Answers = {

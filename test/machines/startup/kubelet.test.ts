@@ -1,7 +1,7 @@
 /**
- * The supervisor after its start: what a crash, a runtime that goes away, a signal and a contended lock mean.
+ * The supervisor after its start: the consequences of a crash, an unreachable runtime, a signal and a contended lock.
  *
- * Everything here is the real chart with its real subsystems; only the machine below it is scripted.
+ * The chart and its subsystems are the real ones; only the machine below is scripted.
  */
 import { describe, expect, it } from 'vitest';
 import type { JsonEvent } from '../../../src/kernel/json.ts';
@@ -37,7 +37,7 @@ function withPod(): BootNode {
   return node;
 }
 
-/** The container manager sets the node's groups up, one after the other. */
+/** The container manager creates the node's groups one after the other. */
 const SET_UP_MS = 20;
 
 const runningContainers = (node: BootNode) =>
@@ -138,7 +138,7 @@ describe('the runtime', () => {
   });
 });
 
-/** Events that no correct sender sends: the machine that gets one throws. */
+/** Events that no correct actor sends: the receiving machine throws. */
 const BOMBS: readonly (readonly [id: string, event: JsonEvent])[] = [
   ['syncLoop', { type: 'runtime.down' }],
   ['podConfig', { type: 'xstate.error.actor.fileSource' }],
@@ -225,7 +225,7 @@ describe('a signal', () => {
     expect(node.replay().divergence).toBeNull();
   });
 
-  it('ends the node although nobody takes the notice', () => {
+  it('ends the node although no service manager receives the notice', () => {
     const node = boot({ answers: { 'host.notify': (_, nth) => (nth === 0 ? { output: null } : 'hangs') } });
     node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(999);
     expect(node.ended).toBeNull();

@@ -1,4 +1,4 @@
-/** The vocabulary of order and its checker, on records made by hand. */
+/** The vocabulary of order and its checker, with records made by hand. */
 import { describe, expect, it } from 'vitest';
 import { checkOrder, isStep, type Promised, stepsTaken } from './order/index.ts';
 

@@ -1,4 +1,4 @@
-/** The small subsystems of starting that accept or refuse: auth, container manager, cadvisor, node IPs. */
+/** The small subsystems of the start that accept or refuse: auth, container manager, cadvisor, node IPs. */
 
 import { describe, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';

@@ -1,6 +1,6 @@
 /**
- * Run once: the verdicts, and the whole node that runs its manifests once and ends, in a scripted machine under virtual
- * time.
+ * Run-once: the results of pods, and the whole node that runs its manifests once and ends, on a scripted machine in
+ * virtual time.
  */
 import { describe, expect, it } from 'vitest';
 import type { PodStatus } from '../../../src/machines/model/api/pod.ts';
@@ -76,7 +76,7 @@ describe('the machine', () => {
   });
 });
 
-/** A node with these pods, after it had the time it needs. */
+/** A node with these pods, after the time that it needs. */
 function node(pods: readonly Parameters<typeof manifest>[0][], answers: Answers = {}, argv = ARGV): BootNode {
   const started = new BootNode({ ...ONCE, answers, argv });
   started.world.pods.registry.set('app:1', image('app:1'));
@@ -166,7 +166,7 @@ describe('a node that runs its pods once', () => {
     });
   });
 
-  it('that is told to stop before its pods are there does not end well', () => {
+  it('that is stopped before its pods are ready fails', () => {
     const started = new BootNode(ONCE);
     started.world.pods.setManifests([manifest({ uid: 'u1', containers: [{ name: 'app', image: 'nowhere:1' }] })]);
     started.boot().run(3_000);

@@ -43,7 +43,7 @@ describe('the runtime service', () => {
     expect(start(false).asked()).not.toContain('runtime.startEmbedded');
   });
 
-  it('fails with the text of the connection when nobody answers', () => {
+  it('fails with the text of the connection if the runtime does not answer', () => {
     const run = start(true, { 'runtime.connect': fail('validate service connection: refused') });
     expect(run.sent()).toEqual([
       { to: 'parent', type: 'runtimeService.failed', message: 'validate service connection: refused' },

@@ -1,4 +1,4 @@
-/** Inputs of subsystems that are more than fields of the configuration. */
+/** Inputs of subsystems that are not only copied from fields of the configuration. */
 import { expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 import type { EstablishedContext } from '../../../src/machines/startup/context/types.ts';

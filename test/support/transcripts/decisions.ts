@@ -1,15 +1,15 @@
-/** The decisions in a journal as lines for people: states that were left and entered, requests, events, log lines. */
+/** The decisions in a journal as lines of text: states that were left and entered, requests, events, log lines. */
 import type { EffectRecord, KernelRecord, LogRecord, MessageRecord, StateRecord } from '../../../src/kernel/records.ts';
 
-/** What of a journal a stage shows. */
+/** The part of a journal that a stage shows. */
 export interface Shown {
-  /** The name of an actor for people; `null` when the story is not about it. */
+  /** The readable name of an actor; `null` if the story is not about it. */
   readonly nameOf: (address: string) => string | null;
-  /** A message that is a decision by itself; `null` for all others. */
+  /** The text of a message that is itself a decision; `null` for all others. */
   readonly messageOf?: (message: MessageRecord) => string | null;
 }
 
-/** Region by region, the state that is active in it: `life: sync.active`. A chart without regions has the name ''. */
+/** By region, its active state: `life: sync.active`. A chart without regions has the name ''. */
 type Regions = ReadonlyMap<string, string>;
 
 export class Decisions {
@@ -23,7 +23,7 @@ export class Decisions {
     this.shown = shown;
   }
 
-  /** Lines of the records that came since the last call. */
+  /** The lines for the records since the last call. */
   next(records: readonly KernelRecord[]): string[] {
     const fresh = records.slice(this.seen);
     this.seen = records.length;
@@ -81,7 +81,7 @@ const textOf = (fields: object): string => {
     : ` (${entries.map(([key, value]) => `${key} ${JSON.stringify(value)}`).join(', ')})`;
 };
 
-/** Fields of requests that tell one from another. */
+/** Fields that distinguish requests. */
 const DETAILS: readonly string[] = ['image', 'timeoutSeconds', 'graceSeconds', 'endpoint', 'path'];
 
 function detailsOf(input: unknown): string {
@@ -97,7 +97,7 @@ function detailsOf(input: unknown): string {
 const labelled = (label: string, region: string, separator: string) =>
   [label, region].filter((part) => part !== '').join(separator);
 
-/** Regions of the kubelet's chart that have not begun would only fill the line. */
+/** Regions of the kubelet's chart that have not begun are omitted. */
 const namesOf = (regions: Regions): string =>
   [...regions]
     .filter(([, state]) => state !== 'absent')

@@ -1,4 +1,4 @@
-/** The stage of stories about eviction: the machine alone, on a node whose memory and pods the story sets. */
+/** The stage of stories about eviction: the machine alone, on a node with memory and pods that the story sets. */
 
 import type { MessageRecord } from '../../../src/kernel/records.ts';
 import { evictionMachine } from '../../../src/machines/charts/node/eviction/eviction.ts';
@@ -112,7 +112,7 @@ const useOf = ([uid, mebibytes]: [string, number]): PodUse => {
   return { uid, workingSetBytes, processes: '1', containers: [app], volumes: {} };
 };
 
-/** What eviction sends to its neighbours. */
+/** The messages of eviction to its siblings. */
 function textOfMessage({ from, to, event }: MessageRecord): string | null {
   if (from !== SUBJECT || event.type.startsWith('xstate.')) return null;
   const { type, ...fields } = event as unknown as { readonly type: string } & Record<string, unknown>;

@@ -1,4 +1,4 @@
-/** The stage of stories about pods, containers and images: a node whose runtime, disk and registry are models. */
+/** The stage of stories about pods, containers and images: a node with models of runtime, disk and registry. */
 import { parse } from 'yaml';
 import type { Manifest } from '../../../src/machines/model/operations/host.ts';
 import { type Fault, PodsWorld } from '../../../src/simulation/world/pods-world.ts';
@@ -8,7 +8,7 @@ import { image, manifest, PodsNode } from '../pods-node.ts';
 import { Decisions } from './decisions.ts';
 import { type Command, milliseconds, type Stage } from './script.ts';
 
-/** Longest wait of `until`. */
+/** The longest wait of `until`. */
 const UNTIL_MAX_MS = 3_600_000;
 
 export class PodsStage implements Stage {
@@ -19,7 +19,7 @@ export class PodsStage implements Stage {
   private text: Decisions;
   private readonly subjects: readonly string[];
 
-  /** `subjects`: whose decisions are shown, of `pod`, `container` and `image`. */
+  /** `subjects`: the actors whose decisions are shown: `pod`, `container`, `image`. */
   constructor(subjects: readonly string[]) {
     this.subjects = subjects;
     this.world.fault = (name) => {

@@ -1,21 +1,21 @@
 /**
- * Transcripts: stories of a chart as text, in the manner of etcd's raft. A story is a file of blocks: commands to a stage,
- * one a line (their details indented below), a line `----`, and what the machines decided because of them.
+ * Transcripts: stories of a chart as text, in the manner of etcd's raft. A story is a file of blocks: commands to a
+ * stage, one per line (with their details indented below), a line `----`, and the resulting decisions of the machines.
  *
- * Invariant: playing a story keeps everything of its text but the decisions, so `npm run generate` writes what a person
- * would otherwise have to copy, and the diff of a change of code shows the decisions that it changed.
+ * Invariant: playing a story keeps all of its text except the decisions, so `npm run generate` can write them, and the
+ * diff of a code change shows the decisions that it changes.
  */
 export interface Command {
   readonly name: string;
   readonly argument: string;
-  /** The lines below it without their indentation, as one text. */
+  /** The lines below the command without their indentation, as one text. */
   readonly details: string;
 }
 
-/** Where a story happens: a node, or one subsystem among its neighbours. */
+/** The place of a story: a node, or one subsystem with its siblings. */
 export interface Stage {
   perform(command: Command): void;
-  /** What was decided since the last call, one decision a line. */
+  /** The decisions since the last call, one per line. */
   decisions(): readonly string[];
 }
 
@@ -23,7 +23,7 @@ const RULE = '----';
 const NOTHING = '(nothing)';
 const INDENTATION = '  ';
 
-/** The story as it has to be: the same commands, with the decisions that the stage makes now. */
+/** The story with the decisions that the stage makes now. */
 export function play(story: string, stage: Stage): string {
   const blocks = story.trim().split(/\n{2,}/);
   return `${blocks.map((block) => playBlock(block.split('\n'), stage)).join('\n\n')}\n`;
@@ -53,7 +53,7 @@ function commandsOf(lines: readonly string[]): Command[] {
   return commands;
 }
 
-/** Milliseconds of `30s`, `5m` or `250ms`. */
+/** `30s`, `5m` or `250ms` in milliseconds. */
 export function milliseconds(text: string): number {
   const [, amount, unit] = /^(\d+)(ms|s|m)$/.exec(text) ?? [];
   if (amount === undefined) throw new Error(`"${text}" is no time such as 250ms, 30s or 5m`);

@@ -1,4 +1,7 @@
-/** The stage of stories about startup: the whole kubelet on a machine where everything works unless the story says otherwise. */
+/**
+ * The stage of stories about startup: the whole kubelet on a machine where everything works unless the story says
+ * otherwise.
+ */
 import { parse } from 'yaml';
 import type { EffectResult } from '../../../src/kernel/effects.ts';
 import type { Json } from '../../../src/kernel/json.ts';
@@ -18,13 +21,13 @@ import { type Command, milliseconds, type Stage } from './script.ts';
 
 type Answer = (input: never, nth: number) => EffectResult | 'stream' | 'hangs';
 
-/** The actors that the story is about, by address. */
+/** The actors of the story, by address. */
 const NAMES: ReadonlyMap<string, string> = new Map([
   ['kubelet', 'kubelet'],
   ...['runtimeService', 'containerManager', 'healthz'].map((id): [string, string] => [`kubelet/${id}`, id]),
 ]);
 
-/** A start on a healthy machine takes less. */
+/** Longer than a start on a machine without faults. */
 const STARTED_MS = 10_000;
 
 export class StartupStage implements Stage {

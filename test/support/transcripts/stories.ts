@@ -1,4 +1,4 @@
-/** The stories of `test/transcripts`: a folder a chart, a file a story. */
+/** The stories of `test/transcripts`: a folder for each chart, a file for each story. */
 import { globSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { EvictionStage } from './eviction-stage.ts';
@@ -18,7 +18,7 @@ const STAGES: Readonly<Record<string, () => Stage>> = {
 
 export const storyPaths = (): string[] => globSync(join(FOLDER, '*/*.txt')).toSorted();
 
-/** The text that the story has to have. */
+/** The text of the story with the decisions of today's machines. */
 export function playStory(path: string, story: string): string {
   const chart = basename(dirname(path));
   const makeStage = STAGES[chart];

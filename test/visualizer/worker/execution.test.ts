@@ -1,4 +1,4 @@
-/** A journal that is run again: contexts of the past, what a turn changed, and how actors decided. */
+/** A replayed journal: contexts of the past, their changes in a turn, and how actors decided. */
 import { expect, it } from 'vitest';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { Past } from '../../../src/visualizer/worker/past.ts';

@@ -1,4 +1,4 @@
-/** The actors after any record are those that the kernel had then. */
+/** The actors at any record are those that the kernel had then. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { Past } from '../../../src/visualizer/worker/past.ts';
 import { startsJournal } from '../../support/starts-journal.ts';
 import { executed } from './records.ts';
 
-/** Of this build: what another one recorded are its own states. */
+/** Recorded by this build, because another build may have recorded other states. */
 const journal = mkdtempSync(join(tmpdir(), 'statelet-past-'));
 await startsJournal(journal);
 afterAll(() => rmSync(journal, { recursive: true }));
@@ -20,7 +20,7 @@ const { records } = executed(journal);
 const past = new Past();
 for (const shown of records) past.take(shown);
 
-/** The actors that have a state, run again up to the end of a turn. */
+/** The actors that have a state, replayed up to the end of a turn. */
 function actorsAfter(turn: number): Map<string, unknown> {
   const upTo: JournalRecord[] = [];
   for (const record of readJournal(journal).records) {

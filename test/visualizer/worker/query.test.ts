@@ -1,4 +1,4 @@
-/** Searches as people write them, over the records of a start. */
+/** Searches in the syntax of users, over the records of a start. */
 import { expect, it } from 'vitest';
 import { namesIn, recordText, whoOf } from '../../../src/visualizer/words.ts';
 import * as expressions from '../../../src/visualizer/worker/expressions.ts';

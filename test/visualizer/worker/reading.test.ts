@@ -1,4 +1,4 @@
-/** A journal that is read: what the page shows of it by its records is what it shows by the machines. */
+/** A journal that is read: the page shows the same by its records as by the machines. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -24,7 +24,7 @@ interface Seen {
   readonly drivers: ReturnType<KernelFeed['drivers']>;
 }
 
-/** What the machines tell of the journal's own turns: those of this build may have more states. */
+/** The machines' states in the journal's own turns, because this build may have more states. */
 function byMachines(journal: Journal): Seen {
   const records: ShownRecord[] = [];
   let ran: Kernel | undefined;
@@ -61,7 +61,7 @@ const withoutTries = ({ pods }: Seen) =>
     return claims ? { ...pod, claims: wait } : pod;
   });
 
-// The machines of the shop are no node's.
+// The machines of the shop do not belong to a node.
 const NAMES = readdirSync(JOURNALS).filter((name) => name !== 'shop');
 
 describe.each(NAMES)('%s', (name) => {
@@ -81,7 +81,7 @@ describe.each(NAMES)('%s', (name) => {
     expect(kinds(read)).toEqual(kinds(ran));
     const actors = actorsOf(read);
     expect([...actors.keys()].toSorted()).toEqual([...actorsOf(ran).keys()].toSorted());
-    // The machine of an actor that began and ended within one turn is known by its records only.
+    // The machine of an actor that began and ended within one turn is known only by its records.
     const lasting = [...actorsOf(ran)].filter(([, view]) => view.machine !== '');
     expect(lasting.map(([address]) => [address, actors.get(address)])).toEqual(lasting);
   });
@@ -99,7 +99,7 @@ describe.each(NAMES)('%s', (name) => {
 
 it('of another build is run up to the turn that differs', () => {
   const journal = journalOf('node');
-  // Without the hashes of its machines, a journal promises all that they decided.
+  // Without the hashes of its machines, a journal promises all of their decisions.
   const records = [...journal.records].map((record): JournalRecord => {
     return record.k === 'header' ? { ...record, build: { ...record.build, machines: {} } } : record;
   });

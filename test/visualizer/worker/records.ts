@@ -6,7 +6,7 @@ import { Reading } from '../../../src/visualizer/worker/reading.ts';
 
 export const GOLDEN = join(import.meta.dirname, '../../golden/journals/v4/node');
 
-/** A journal that was read, and run to its end. */
+/** A journal that was read and replayed to its end. */
 export function executed(path = GOLDEN) {
   const journal = readJournal(path);
   const records = [...new Reading(journal).run()].flat();

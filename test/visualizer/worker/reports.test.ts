@@ -1,4 +1,4 @@
-/** The reports that the page shows beside the phases of a start. */
+/** The reports beside the phases of a start on the page. */
 import { expect, it } from 'vitest';
 import type { HeaderRecord } from '../../../src/kernel/records.ts';
 import { startView } from '../../../src/visualizer/worker/reports.ts';

@@ -1,4 +1,4 @@
-/** A search goes on over records of which some in the middle are dropped; names of dropped records make room. */
+/** A search continues after records in its middle are dropped; names of dropped records are forgotten. */
 import { expect, it } from 'vitest';
 import type { ShownRecord } from '../../../src/actors/server/visualizer/protocol.ts';
 import { PAGE_RECORDS, RecordPages, range } from '../../../src/visualizer/worker/record-pages.ts';

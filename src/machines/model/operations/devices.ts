@@ -1,5 +1,5 @@
 /**
- * Operations on device plugins: proto/deviceplugin. Implemented by `src/actors/plugins`.
+ * Operations on device plugins: proto/deviceplugin. Implemented by `src/actors/devices`.
  *
  * Plugins are named by their resource; the port knows the socket of a plugin while its devices are followed.
  */

@@ -1,4 +1,4 @@
-/** What the runtime reads of a container between two words of its shim. */
+/** What the runtime reads about a container between two writes of its shim. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { writeJson } from '../../../../src/actors/embedded-runtime/store/records
 import { Container } from '../../../../src/actors/embedded-runtime/store/store.ts';
 import { eventually } from '../harness.ts';
 
-/** Runs `act` when the file is read for the first time, which does not find it. */
+/** Runs `act` at the first read of the file, which does not find it. */
 function atFirstRead(files: Container['files'], file: 'process' | 'exit', act: () => void): void {
   const path = files[file];
   const get = () => {

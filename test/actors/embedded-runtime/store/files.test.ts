@@ -1,4 +1,4 @@
-/** Files that the runtime and its shims share: whole or absent, claimed once, for their owner only. */
+/** Files that the runtime shares with its shims: complete or absent, claimed once, readable only by their owner. */
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** exec, attach and port forward of the embedded runtime, through the node's API as its clients speak to it. */
+/** exec, attach and port forward of the embedded runtime, through the node's API as clients use it. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -153,7 +153,7 @@ it('a command ends when its client vanishes, tidily if it can and anyway if not'
   expect(readFileSync(tidy, 'utf8')).toBe('');
 });
 
-it('who attaches sees what comes from now on, and ends with the container', async () => {
+it('a client that attaches sees the output from now on, and ends with the container', async () => {
   const { front, id } = await podOf(
     'echo early; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5',
     {
@@ -204,7 +204,7 @@ it('a container with a terminal is typed at, and its log is what the terminal sh
   ]);
 });
 
-it('a container never waits for one who is attached and does not read', async () => {
+it('a container never waits for an attached client that does not read', async () => {
   const { front, id } = await podOf('dd if=/dev/zero bs=1M count=64 2>/dev/null | tr "\\0" x; echo done >&2', {
     log_path: '',
   });
@@ -233,7 +233,7 @@ async function echoServer(answer: (socket: Socket) => void): Promise<{ port: num
   return { port, server };
 }
 
-it('ports are forwarded through one tunnel, 200 times at once, and what nobody serves is told', async () => {
+it('ports are forwarded through one tunnel, 200 times at once, and a port without a server is reported', async () => {
   const { port, server } = await echoServer((socket) => socket.pipe(socket));
   const spdy = await main.tunnel();
   const answers = await Promise.all(

@@ -1,4 +1,4 @@
-/** The watch of configuration files, on real files: what it notices, what it is silent about. */
+/** The watch of configuration files on a real disk: which changes it reports, and which it does not. */
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ const call = <Input>(input: Input) => ({
   emit: () => {},
 });
 
-/** Follows the paths; `count` is how often it spoke. */
+/** Follows the paths; `count` is the number of reports. */
 function follow(ports: ReturnType<typeof configurationPorts>, paths: readonly string[], periodMs = NEVER_MS) {
   const abort = new AbortController();
   let count = 0;
@@ -137,7 +137,7 @@ describe('the watch of the configuration', () => {
     expect(again.count()).toBe(0);
   });
 
-  it('ends when nobody is interested any more', async () => {
+  it('ends when its caller is gone', async () => {
     const { watch, file } = await started();
     await watch.stop();
     utimesSync(file, 1, 1);

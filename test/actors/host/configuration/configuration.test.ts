@@ -1,4 +1,4 @@
-/** Configuration files on a real disk: what is read, in which order, and how what cannot be read is told. */
+/** Configuration files on a real disk: which are read, in which order, and the errors of unreadable ones. */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

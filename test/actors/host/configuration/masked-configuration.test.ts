@@ -1,4 +1,4 @@
-/** Credentials in configuration files, in each place and spelling in which a file can hold them. */
+/** Credentials in configuration files, at each place and in each spelling that a file allows. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../../src/actors/host/configuration/configuration.ts';
 import { masked, maskedDropIns } from '../../../../src/actors/host/configuration/masked-configuration.ts';

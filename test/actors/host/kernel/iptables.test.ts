@@ -9,7 +9,7 @@ const isAvailable =
   spawnSync('unshare', ['--net', 'iptables', '-w', '5', '-t', 'mangle', '-S'], { encoding: 'utf8' }).status === 0;
 const CHECK_MS = 100;
 
-/** The keeping, in a process that is alone in its network namespace. */
+/** Keeps the chains, in a process that is alone in its network namespace. */
 function keeping(path = process.env['PATH']!) {
   const child: ChildProcess = spawn('unshare', ['--net', process.execPath, CHILD, String(CHECK_MS)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -63,14 +63,14 @@ describe.skipIf(!isAvailable)('the chains of the node', () => {
     expect(rules.filter((rule) => rule === '-A INPUT -j KUBE-FIREWALL')).toHaveLength(1);
   });
 
-  it('are made again when somebody flushed the tables', async () => {
+  it('are created again after the tables were flushed', async () => {
     const { inside, items, until } = keeping();
     await until('iptables.initialized', 'IPv4');
     await eventually('the canaries', () => inside('iptables', '-t', 'filter', '-S').includes('CANARY'));
     // In one transaction: rules that are made again in between would keep a chain from being deleted.
     const empty = ['mangle', 'nat', 'filter'].map((table) => `*${table}\\nCOMMIT\\n`).join('');
     inside('sh', '-c', `printf '${empty}' | iptables-restore`);
-    // Said only by one who found them gone.
+    // Only the agent that found the chains missing reports this.
     await until('iptables.restored', 'IPv4');
     expect(inside('iptables', '-t', 'filter', '-S')).toMatch(/^-A INPUT -j KUBE-FIREWALL$/m);
     expect(items().filter(({ protocol, type }) => protocol === 'IPv6' && type === 'iptables.restored')).toEqual([]);

@@ -92,7 +92,7 @@ describe('following the log', () => {
     expect(stream.items.map(({ type }) => type)).toEqual(['oom.watching', 'oom.killed', 'oom.killed']);
   });
 
-  it('after a restart of the agent what was told is not told again', async () => {
+  it('after a restart of the agent earlier reports are not repeated', async () => {
     const { path, watch } = await node(MACHINE_OOM);
     const first = watch();
     await first.until(isKill);

@@ -1,4 +1,4 @@
-/** Makes mounts: as root only, and each below a folder of its own. */
+/** Mounts of the root directory: needs root, and a folder of its own for each test. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ const CHILD = new URL('../../../support/host-child.ts', import.meta.url).pathnam
 const mountsOf = (folder: string) =>
   parseMounts(readFileSync('/proc/self/mountinfo', 'utf8')).filter(({ point }) => point.startsWith(folder));
 
-/** On a mount that is private, whatever the machine has. */
+/** A folder on a private mount, whatever the mounts of this machine are. */
 async function privateFolder(): Promise<string> {
   const folder = await temporaryFolder();
   onTestFinished(() => systemCalls()!.unmount(folder));

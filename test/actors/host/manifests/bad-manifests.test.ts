@@ -1,6 +1,6 @@
 /**
- * One manifest folder with every bad input a node has met, read by the real watcher and merged by the real policy: each
- * costs its own pod, with a message that names its file; the good pods do not notice.
+ * A manifest folder with every bad input that nodes have had, read by the real watch and merged by the real policy:
+ * each affects only its own pod, with a message that names its file, and no good pod.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ const ALIAS_BOMB = [
   ),
 ].join('\n');
 
-/** File, content, and what its message has to say. */
+/** The file, its content, and a part of its message. */
 const BAD: ReadonlyArray<readonly [file: string, content: string | Uint8Array, says: string]> = [
   ['01-empty.yaml', '', 'the file is empty'],
   ['02-half.yaml', pod('half').slice(0, 60), 'spec: must be a map, not text'],
@@ -69,7 +69,7 @@ const BAD: ReadonlyArray<readonly [file: string, content: string | Uint8Array, s
   ['20-label.yaml', pod('label', '', '  labels: {__proto__: x}\n'), 'metadata.labels: Invalid value: "__proto__"'],
 ];
 
-/** Odd, and right. */
+/** Unusual, but valid. */
 const GOOD: ReadonlyArray<readonly [file: string, content: string, name: string]> = [
   ['00-good.yaml', pod('good'), 'good-node1'],
   ['00-uid.yaml', pod('first', '', '  uid: taken\n'), 'first-node1'],

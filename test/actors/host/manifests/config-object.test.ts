@@ -1,4 +1,4 @@
-/** ConfigMaps and Secrets as files: what is an object, what is refused, and that no value is ever quoted. */
+/** ConfigMaps and Secrets as files: what is accepted, what is refused, and that no value is ever quoted. */
 import { describe, expect, it } from 'vitest';
 import { configObject, configObjectKind } from '../../../../src/actors/host/manifests/config-object.ts';
 import { Vault } from '../../../../src/kernel/journal/secrets.ts';

@@ -1,4 +1,4 @@
-/** Large documents are decoded as small ones are, and decisions go on meanwhile. */
+/** Large documents are decoded like small ones, in a thread, so that decisions continue meanwhile. */
 import { expect, it } from 'vitest';
 import { decodeInThread } from '../../../../src/actors/host/manifests/decode-in-thread.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from '../../../../src/actors/host/manifests/document.ts';
@@ -10,7 +10,7 @@ async function outcomeOf(decode: () => unknown): Promise<unknown> {
   try {
     return { value: await decode() };
   } catch (error) {
-    // A thread has another stack, which ends at another column.
+    // A thread has another stack, so the message ends at another column.
     const message = (error as Error).message.replace(/ at line .*/, '');
     return { refused: error instanceof DocumentError, message };
   }

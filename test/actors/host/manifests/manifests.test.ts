@@ -1,4 +1,4 @@
-/** The manifest folder as its users treat it: real files, real inotify, the port as the kernel calls it. */
+/** The manifest folder as users change it: real files, real inotify, the port as the kernel calls it. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -9,9 +9,9 @@ import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts
 import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
-/** Longer than any test waits: what a test sees came from inotify, unless it says so. */
+/** Longer than every wait of a test: what a test sees came from inotify, unless it says otherwise. */
 const NEVER_MS = 600_000;
-/** What nobody notices as a delay, in milliseconds. */
+/** Milliseconds that no user perceives as a delay. */
 const AT_ONCE_MS = 50;
 
 const pod = (name: string, image = 'busybox') =>
@@ -76,7 +76,7 @@ it('a file renamed into the folder is there at once, not with the next period', 
     await stream.until((item) => item.manifests.length === round + 1);
     tookMs.push(performance.now() - startedAt);
   }
-  // The fastest round is the agent's own time; the others share the processors with all other tests.
+  // The fastest round is the agent's own time; the other rounds share the processors with all other tests.
   expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(AT_ONCE_MS);
 });
 
@@ -159,7 +159,7 @@ it('nothing is said after the abort, and the port ends', async () => {
   expect(stream.items).toHaveLength(1);
 });
 
-/** Bad input, each beside a good file that must not notice. */
+/** Bad inputs, each beside a good file that must not be affected. */
 it.each<[string, string | Uint8Array, string]>([
   ['1 an empty file', '', 'the file is empty'],
   ['1 a file of comments', '# nothing\n', 'the file is empty'],
@@ -197,7 +197,7 @@ it('2 a good file that is rewritten in place keeps its pod while it is half writ
   vi.useFakeTimers({ toFake: ['Date'] });
   onTestFinished(() => void vi.useRealTimers());
   for (let end = 0; end < whole.length - 12; end += 5) {
-    // However long this machine takes from one write to the next: for the agent it is no time.
+    // For the agent no time passes between two writes, however long this machine takes.
     vi.setSystemTime(vi.getRealSystemTime() + 50);
     writeFileSync(file, whole.slice(0, end));
     vi.setSystemTime(statSync(file).mtimeMs + 1);

@@ -1,4 +1,4 @@
-/** Which endpoints the kubelet's port has, as far as feature gates decide it. */
+/** The endpoints of the kubelet's port that depend on feature gates. */
 import { expect, it } from 'vitest';
 import { type ApiDependencies, kubeletApi } from '../../../../src/actors/server/kubelet-api.ts';
 import type { ApiSettings } from '../../../../src/machines/model/operations/server.ts';
@@ -14,7 +14,7 @@ const SETTINGS: ApiSettings = {
   debugFlagsHandler: true,
   splitStreams: false,
 };
-/** Nothing of it is asked before a request comes. */
+/** Nothing here is called without a request. */
 const NOBODY = {
   view: { checks: {} },
   requests: { healthchecks: {} },

@@ -14,7 +14,7 @@ const recorded = JSON.parse(readFileSync(join(import.meta.dirname, '../../../gol
   readonly items: readonly Item[];
 };
 
-/** As the pods' actors have it: without times that are not set. */
+/** The status as the pods' actors have it: without times that are not set. */
 const known = ({ conditions = [], ...status }: PodStatus): PodStatus => ({
   ...status,
   conditions: conditions.map(({ lastProbeTime, ...rest }) =>

@@ -1,4 +1,4 @@
-/** Which answers say how long they are: upstream's HTTP library says it only of what its first buffer holds. */
+/** Which answers have a length: upstream's HTTP library sends it only for bodies that fit into its first buffer. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
 import { type Endpoint, text } from '../../../../src/actors/server/http/endpoint.ts';

@@ -1,4 +1,4 @@
-/** Several requests in one write, the last of which wants the connection for itself: CONNECT, an upgrade, no HTTP. */
+/** Several requests in one write, whose last one takes over the connection: CONNECT, an upgrade, or no HTTP. */
 import { once } from 'node:events';
 import { connect as connectHalf } from 'node:net';
 import { setImmediate as nextRound } from 'node:timers/promises';
@@ -19,7 +19,7 @@ const LAST = {
   'a request without a host': 'GET /slow HTTP/1.1\r\n\r\n',
   'no HTTP at all': '\0\0\0\0\r\n\r\n',
 };
-/** Rounds of the event loop in which the answer to a slow request is not there. */
+/** Rounds of the event loop before the answer to a slow request is ready. */
 const ROUNDS = 20;
 
 const endpoints: Endpoint[] = [
@@ -37,7 +37,7 @@ const endpoints: Endpoint[] = [
   { path: '/exec/*', methods: 'any', subresources: ['proxy'], answer: () => text(403, 'refused') },
 ];
 
-/** Requests that are being answered, and the most that ever were. */
+/** The requests that are being answered, and their maximum. */
 const underWay = { now: 0, most: 0 };
 
 let api: ApiServer;
@@ -74,7 +74,7 @@ for (const [first, head] of Object.entries(FIRST)) {
   });
 }
 
-/** Answered before any routing, by what reads heads. */
+/** Answered before any routing, by the parser of heads. */
 const REFUSED = {
   'a request without a host': ['GET /slow HTTP/1.1\r\n\r\n', '400'],
   'one with two hosts': [`GET /slow HTTP/1.1\r\n${HOST}${HOST}\r\n`, '400'],

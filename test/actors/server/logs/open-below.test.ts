@@ -1,4 +1,4 @@
-/** Files of logs are served from what was opened and checked, whatever becomes of their names meanwhile. */
+/** A log file is served from the file that was opened and checked, even if its name changes meanwhile. */
 import { execFileSync } from 'node:child_process';
 import {
   mkdirSync,
@@ -26,7 +26,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** What can be read through the place that was opened, or `null`. */
+/** The content that can be read through the opened file, or `null`. */
 async function contentOf(path: string, between: () => void = () => {}): Promise<string | null> {
   const place = await openBelow(path, [logs]);
   if (place === null) return null;

@@ -1,4 +1,7 @@
-/** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
+/**
+ * The families of metrics that users of a kubelet rely on: names, types and labels as recorded; each missing family has
+ * a reason.
+ */
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,7 +29,7 @@ const recorded = (
     endpoints: Record<string, { families: readonly RecordedFamily[] }>;
   }
 ).endpoints;
-/** Labels that only show on a machine or a container that this test does not have. */
+/** Labels that appear only on a machine or container that this test does not have. */
 const SAMPLED: Readonly<Record<string, keyof NodeMetrics>> = {
   '/metrics': 'node',
   '/metrics/cadvisor': 'cadvisor',
@@ -48,7 +51,7 @@ afterAll(() => node.close());
 const labelsOf = ({ samples }: Family): string[] =>
   [...new Set(samples.flatMap(({ labels }) => Object.keys(labels)))].toSorted();
 
-/** What is otherwise than it was recorded. */
+/** The differences of a family from its recording. */
 function faults(wanted: RecordedFamily, family: Family): string[] {
   const { name, type, labels, stability, help, timestamps = false } = wanted;
   const missing = labels.filter((label) => !labelsOf(family).includes(label));

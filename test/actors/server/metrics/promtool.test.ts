@@ -1,4 +1,4 @@
-/** Prometheus' own judge of expositions reads every endpoint, and finds fault with upstream's names only. */
+/** Prometheus' own linter reads every endpoint, and complains only about upstream's names. */
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toText } from '../../../../src/actors/server/metrics/instruments.ts';
@@ -9,7 +9,7 @@ import { type MeasuredNode, measuredNode } from '../metrics-node.ts';
 const promtool = (input: string) => spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' });
 const reason = promtool('').error === undefined ? null : 'promtool of Prometheus is not installed';
 
-/** Its exit code when it could read everything and would have named something otherwise. */
+/** Its exit code if it could read everything but recommends other names. */
 const LINT = 3;
 /** Upstream's names (pkg/kubelet/metrics) of resource managers that the recorded kubelet did not run. */
 const OF_RESOURCE_MANAGERS = [

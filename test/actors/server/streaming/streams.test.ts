@@ -1,4 +1,4 @@
-/** What is asked of the runtime for a stream, what is refused before, and what becomes of its refusals. */
+/** Requests to the runtime for a stream, requests that are refused before, and the runtime's own refusals. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
@@ -47,7 +47,7 @@ afterEach(async () => {
   front = undefined;
 });
 
-/** The answer to `path`, and what the runtime was asked. */
+/** The answer to `path`, and the request to the runtime. */
 async function ask(path: string, upgrade: string, url: () => string | Promise<string>) {
   const asked: object[] = [];
   const urlOf = async (request: object) => {
@@ -113,7 +113,7 @@ describe("a runtime's refusal", () => {
   });
 });
 
-it('who attaches is given the terminal of the container, whatever the client has', async () => {
+it('a client that attaches gets the terminal of the container, whatever it has itself', async () => {
   const attached = async (query: string) => (await ask(`/attach/default/p/${query}`, 'SPDY/3.1', refused)).asked;
   const streams = { stdin: true, stdout: true, stderr: false };
   expect(await attached('main?input=1&output=1&tty=1')).toEqual([{ ...streams, containerId: 'main-1', tty: false }]);
@@ -142,7 +142,7 @@ it.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
   },
 );
 
-it('a client that attaches and has no more to say hears what is said to its last words', async () => {
+it('a client that attaches and closes its input receives the output to its end', async () => {
   const happened: string[] = [];
   const runtime = createServer().on('upgrade', (_request, socket: Duplex, head: Buffer) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');
@@ -152,7 +152,7 @@ it('a client that attaches and has no more to say hears what is said to its last
       streams[type] = stream;
       if (type !== 'stdin') return;
       stream.on('data', (chunk) => setImmediate(() => streams['stdout']!.write(`heard ${chunk}`)));
-      // As containerd: it stops telling, and the session ends.
+      // As containerd: it ends its stream, and the session ends.
       stream.on('end', () => {
         streams['stdout']!.end();
         streams['error']!.end('{"status":"Success"}');

@@ -1,4 +1,4 @@
-/** What of a client's head goes on to the runtime, and what is left of a tunnel when one of its sides is gone. */
+/** Which parts of a client's head are forwarded to the runtime, and the leftovers of a tunnel when one side is gone. */
 import type { IncomingMessage } from 'node:http';
 import { Duplex, PassThrough } from 'node:stream';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -15,7 +15,7 @@ async function rounds(): Promise<void> {
   for (let nth = 0; nth < 5; nth++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A client that takes one piece whenever it is told to, of a runtime that has said everything and gone. */
+/** A client that reads one piece on request, of a runtime that has sent everything and disconnected. */
 async function slowClient() {
   const taken: string[] = [];
   const waiting: (() => void)[] = [];

@@ -1,4 +1,4 @@
-/** Questions and answers over real ports for messages, between two ends in one thread. */
+/** Requests and answers over real message ports, between two ends in one thread. */
 import { MessageChannel } from 'node:worker_threads';
 import { expect, it, onTestFinished } from 'vitest';
 import { type Answers, Channel } from '../../../../src/actors/server/thread/channel.ts';
@@ -29,7 +29,7 @@ it('a question gets its own answer, whatever their order, with bytes and large n
   expect(await slow).toBe('first');
 });
 
-it('an error keeps its code, and what nobody answers is an error', async () => {
+it('an error keeps its code, and a request without an answer is an error', async () => {
   const { near } = pair({
     fail: () => {
       throw new OperationError('no room', { code: 'RESOURCE_EXHAUSTED', retriable: true });

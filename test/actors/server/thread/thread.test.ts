@@ -1,4 +1,4 @@
-/** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
+/** The parts of the servers' thread that decide alone: its pace, the kernel's life, the pods that it knows. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { RestartDelay, SilenceLimit } from '../../../../src/actors/server/thread/host.ts';
@@ -125,7 +125,7 @@ describe('the pods that the thread knows', () => {
     expect(copied).toEqual([0, 2]);
   });
 
-  it('are asked for once for all who want to know at the same time, and after they came', async () => {
+  it('are requested once for all concurrent callers, and not again afterwards', async () => {
     sources.clear();
     change('a');
     const versions = new PodVersions();

@@ -1,4 +1,7 @@
-/** Which connections a port keeps: its clients' shares, on real sockets and on addresses that this machine has not. */
+/**
+ * Which connections a port keeps: the shares of its clients, on real sockets and with addresses that this machine
+ * lacks.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -48,7 +51,7 @@ describe('the shares of clients', () => {
     expect(other.isDestroyed).toBe(false);
   });
 
-  it('a client whose connections are all busy is refused, and nobody else', () => {
+  it('a client whose connections are all busy is refused, and no other client is', () => {
     const connections = limited();
     for (let n = 0; n < 4; n++) busy.add(from(connections, '10.0.0.1').socket);
     expect(from(connections, '10.0.0.1').isAdmitted).toBe(false);

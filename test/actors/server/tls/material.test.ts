@@ -1,4 +1,4 @@
-/** Which certificate a server uses, of one in its configuration and one that the cluster issues. */
+/** Which certificate a server uses: one in its configuration, or one that the cluster issues. */
 import { X509Certificate } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

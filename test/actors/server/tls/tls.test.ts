@@ -1,4 +1,4 @@
-/** Handshakes, certificates of clients, and files that change while connections go on. */
+/** Handshakes, certificates of clients, and files that change while connections are open. */
 import { X509Certificate } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -143,7 +143,7 @@ describe('a file that changes', () => {
     socket.destroy();
   });
 
-  it('is the authority of clients: who came by the old one is nobody, on an open connection, too', async () => {
+  it('is the authority of clients: certificates of the old one do not count, on an open connection, too', async () => {
     const port = await node.serve('A');
     const old = await shake(port, { ...node.shown('x509-admin').certificate });
     expect(await ask(old)).toBe(200);

@@ -1,4 +1,7 @@
-/** Clients that hold on to the visualizer's port: it answers others, and keeps nothing for them for long. */
+/**
+ * Clients that block connections to the visualizer's port: it still answers others, and stores nothing for them for
+ * long.
+ */
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -27,7 +30,7 @@ async function watch() {
   return all;
 }
 
-/** A connection that sends this, and reads the answer only if it is to. */
+/** A connection that sends a text, and reads the answer only on request. */
 async function attack(origin: URL, text: string, reads = true): Promise<Socket> {
   const socket = connect(Number(origin.port), origin.hostname);
   sockets.add(socket);

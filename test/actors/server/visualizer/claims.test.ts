@@ -1,4 +1,4 @@
-/** What a pod waits for about its ResourceClaims, as the page and `statelet why` say it, and the drivers of its node. */
+/** What a pod waits for about its ResourceClaims, in the page and in `statelet why`, and the drivers of its node. */
 import { expect, it } from 'vitest';
 import { driversOf, nextTryOf } from '../../../../src/actors/server/visualizer/pods.ts';
 import type { PodView } from '../../../../src/actors/server/visualizer/protocol.ts';
@@ -8,7 +8,7 @@ import type { HeaderRecord } from '../../../../src/kernel/records.ts';
 import { podAnswer } from '../../../../src/visualizer/pod-answer.ts';
 import { ClaimingPod, DRIVER } from '../../../support/claiming-pod.ts';
 
-/** A pod as a reader of its journal, and of its page, sees it. */
+/** A pod as the reader of its journal and its page show it. */
 class WatchedPod extends ClaimingPod {
   get story(): Story {
     const { records } = this.cluster.node.sink;

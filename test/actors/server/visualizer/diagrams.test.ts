@@ -1,4 +1,4 @@
-/** A chart says all that its machine does, and says it the same each time. */
+/** A chart shows everything that its machine does, and always in the same way. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

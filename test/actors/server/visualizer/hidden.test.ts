@@ -1,4 +1,4 @@
-/** What the visualizer hides of what people write into pods. */
+/** Which values that users write into pods the visualizer hides. */
 import { expect, it } from 'vitest';
 import { HIDDEN, hidden } from '../../../../src/actors/server/visualizer/trim.ts';
 import { assign, setup } from '../../../../src/kernel/xstate.ts';

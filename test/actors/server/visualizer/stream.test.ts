@@ -1,10 +1,10 @@
-/** A page that does not read is let go; one that reads hears all. */
+/** A page that does not read is disconnected; one that reads receives everything. */
 import { get, type IncomingMessage } from 'node:http';
 import { expect, it, onTestFinished } from 'vitest';
 import { assign, setup } from '../../../../src/kernel/xstate.ts';
 import { watched } from './support.ts';
 
-/** Each message to it is a turn of some 16 KiB on the page. */
+/** Each message to this actor is a turn of about 16 KiB on the page. */
 const talker = setup({
   types: { context: {} as { n: number }, events: {} as { type: 'talk'; words: string[] } },
 }).createMachine({
@@ -35,7 +35,7 @@ it('disconnects a page that does not read, before its buffer grows', async () =>
   page.socket.once('close', () => (gone.is = true));
   page.pause();
   for (let sent = 0; sent < TURNS; sent++) await turn();
-  // What waits for a page on its side of the connection is read before it learns of the end.
+  // The data that waits on the page's side of the connection is read before the end is noticed.
   let bytes = 0;
   page.on('data', (chunk: Buffer) => void (bytes += chunk.length)).resume();
   await expect.poll(() => gone.is).toBe(true);

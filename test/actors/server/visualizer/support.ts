@@ -1,4 +1,4 @@
-/** A visualizer over a real socket, watching the boss and its workers; and a reader of server-sent events. */
+/** A visualizer on a real socket, showing the boss and its workers; and a reader of server-sent events. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,10 +9,10 @@ import { Visualizer } from '../../../../src/actors/server/visualizer/visualizer.
 import type { KernelOptions } from '../../../../src/kernel/kernel.ts';
 import { bootBoss, bossMachine, HandTime } from '../../../kernel/support.ts';
 
-/** What every visualizer of these tests wants to be shown. */
+/** The token that every visualizer of these tests requires. */
 export const TOKEN = 'token-of-the-tests';
 
-/** Like the global one, with the token. */
+/** The global `fetch`, with the token. */
 export const fetch = (
   url: URL,
   { headers, ...init }: Omit<RequestInit, 'headers'> & { readonly headers?: Readonly<Record<string, string>> } = {},

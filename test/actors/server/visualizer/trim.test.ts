@@ -1,4 +1,4 @@
-/** Whatever a value is, what is shown of it is small. */
+/** What is shown of a value is small, however large the value is. */
 import { assert, jsonValue, pre, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { trimmed } from '../../../../src/actors/server/visualizer/trim.ts';

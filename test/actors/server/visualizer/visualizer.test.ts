@@ -1,4 +1,4 @@
-/** What the visualizer answers over HTTP, and whom it refuses. */
+/** The visualizer's answers over HTTP, and the clients that it refuses. */
 import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../../../src/actors/server/visualizer/feed.ts';

@@ -1,6 +1,6 @@
 /**
- * Volumes of CSI drivers over a model world: I1 to I4 of `csi-volumes.ts`, D1 to D3 of `csiDeviceMachine`, U1 to U3
- * of `csiMountMachine`.
+ * Volumes of CSI drivers in a modelled world: I1 to I4 of `csi-volumes.ts`, D1 to D3 of `csiDeviceMachine`, U1 to U3 of
+ * `csiMountMachine`.
  */
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -149,7 +149,7 @@ describe('a volume that must be attached', () => {
     expect(node.disk.calls.at(-1)).toBe('unstage h1');
   });
 
-  it('that the Node lists though nobody uses it is taken from the list', () => {
+  it('that the Node lists although no pod uses it is removed from the list', () => {
     boot({ spec: null });
     node.send(listed());
     expect(node.inUse()).toEqual([[], []]);
@@ -383,7 +383,7 @@ describe('a volume whose group takes long to get its files', () => {
 describe('a volume of the pod itself', () => {
   const own = volumeOf({ isEphemeral: true, name: 'own', spec: 'own', handle: 'csi-1', accessModes: [] });
 
-  it('needs no device and is in nobody’s list', () => {
+  it('needs no device and is in no list', () => {
     boot({ spec: { attachRequired: true, volumeLifecycleModes: ['Ephemeral'] } });
     node.want('u1', own);
     expect(node.disk.calls).toEqual(['publish csi-1']);
@@ -392,7 +392,7 @@ describe('a volume of the pod itself', () => {
     expect(node.disk.calls).toEqual(['publish csi-1', 'unpublish csi-1']);
   });
 
-  it('is refused by a driver that nobody describes', () => {
+  it('is refused by a driver without a CSIDriver', () => {
     boot({ spec: null });
     node.want('u1', own);
     expect(node.events()).toEqual([`${REFUSED} (no CSIDriver object)`]);
@@ -428,7 +428,7 @@ describe('a volume of the pod itself', () => {
     expect(node.askedFor('kube.create')).toHaveLength(3);
   });
 
-  it('and the driver of a block device is told of the pod, too, but gets no tokens', () => {
+  it('and the driver of a block device gets the pod, too, but no tokens', () => {
     boot({ spec: { attachRequired: false, podInfoOnMount: true, tokenRequests: [{ audience: 'vault' }] } });
     node.want('u1', volumeOf({ isBlock: true }));
     const [first] = node.disk.published;
@@ -477,7 +477,7 @@ describe('a volume of the pod itself', () => {
   });
 });
 
-describe('an agent that starts anew', () => {
+describe('an agent that restarts', () => {
   const restarted = (before: Node): Node => {
     expect(before.divergence()).toBeNull();
     return boot({ disk: before.disk });
@@ -515,7 +515,7 @@ describe('an agent that starts anew', () => {
     expect(node.events()).toEqual([expect.stringMatching(/driver name other.csi not found/)]);
   });
 
-  it('keeps a device in use for whom it does not know yet, and unstages it for nobody', () => {
+  it('keeps a device in use for pods that it does not know yet, and does not unstage it', () => {
     boot({ spec: null }).want('u1', volumeOf());
     node.send(listed());
     node.knobs.attachment = { metadata: { name: 'a' }, status: { attached: true } };

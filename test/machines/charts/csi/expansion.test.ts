@@ -1,4 +1,4 @@
-/** A volume that has become too small, over a model world: Z1 to Z3 of `csiExpansionMachine`. */
+/** A volume that has become too small, in a modelled world: Z1 to Z3 of `csiExpansionMachine`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { fail } from '../../../support/answering-world.ts';
 import { csiNode, DRIVER, type Options, ROOT, volumeOf } from './support.ts';
@@ -27,7 +27,7 @@ function boot(options: Options & { readonly status?: object } = {}): Node {
   node.knobs.claim = claimOf(options.status ?? PENDING) as never;
   return node;
 }
-/** A volume that containers use, and that is then made larger. */
+/** A volume in use that is then expanded. */
 function grow(options: Parameters<typeof boot>[0] = {}): Node {
   boot(options).want('u1', sized('1Gi', '1Gi'));
   node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
@@ -144,7 +144,7 @@ describe('a volume in use', () => {
       expect(node.askedFor('kube.get')).toHaveLength(1);
     });
 
-    it('and that several nodes write to is expanded by each, and the claim is not told', () => {
+    it('and that several nodes write to is expanded by each, and the claim is not updated', () => {
       shared();
       enlarge();
       expect(node.disk.expanded).toHaveLength(1);

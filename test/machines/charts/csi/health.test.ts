@@ -1,4 +1,7 @@
-/** How volumes are, by `csiHealthMachine`: when `csiVolumes` has a driver asked, and what the pod’s user hears. */
+/**
+ * The condition of volumes by `csiHealthMachine`: when `csiVolumes` calls a driver, and the events for the user of the
+ * pod.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { volumeHealthInput } from '../../../../src/machines/startup/subsystem-inputs.ts';
 import { csiNode, ROOT, volumeOf } from './support.ts';
@@ -28,7 +31,7 @@ it('a driver is asked from when the volume is published to its end, and its user
   expect(cancelled()).toBe(before + 1);
 });
 
-it('where nobody wants to know, nobody is asked', () => {
+it('without a receiver, no driver is called', () => {
   node = csiNode();
   node.want('u1', volumeOf());
   expect(node.askedFor('csi.followHealth')).toEqual([]);

@@ -1,4 +1,7 @@
-/** How many volumes of a driver fit on this node: when `csiVolumes` has the driver asked, and whom it turns away. */
+/**
+ * The number of a driver's volumes that fit on this node: when `csiVolumes` calls the driver, and which pods it
+ * rejects.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { csiNode, DRIVER, type Options, volumeOf } from './support.ts';
 

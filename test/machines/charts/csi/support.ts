@@ -1,4 +1,4 @@
-/** `csiVolumes` with its actors, in a world of one driver, an API server by table, and a disk that lasts. */
+/** `csiVolumes` with its actors, in a world with one driver, a table of answers of the API server, and a disk. */
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import type { JsonEvent } from '../../../../src/kernel/json.ts';
 import type { KernelRecord } from '../../../../src/kernel/records.ts';
@@ -48,7 +48,7 @@ const DISK_CALLS = ['disk.mountDevice', 'disk.setUp', 'disk.tearDown', 'disk.det
 
 export interface Options {
   readonly disk?: CsiWorld;
-  /** Of the CSIDriver; `null`: there is none. */
+  /** The spec of the CSIDriver; `null`: there is none. */
   readonly spec?: object | null;
   readonly isListening?: boolean;
   readonly healthPeriodMs?: number;

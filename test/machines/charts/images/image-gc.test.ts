@@ -1,4 +1,4 @@
-/** What the collector of images says when images cannot be removed. */
+/** The reports of the image collection about images that cannot be removed. */
 import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';

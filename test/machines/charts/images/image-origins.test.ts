@@ -1,4 +1,4 @@
-/** What an agent makes of pulls that an earlier one did not finish. */
+/** How an agent treats pulls that an earlier agent did not finish. */
 import { expect, it } from 'vitest';
 import { imageOriginsMachine } from '../../../../src/machines/charts/images/image-origins.ts';
 import { ok, runUnder } from '../../../support/answering-world.ts';

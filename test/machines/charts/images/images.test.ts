@@ -1,4 +1,4 @@
-/** Who gets an image: credentials one after the other, records of pulls, back-off over a restart of the agent. */
+/** Pulls of images: credentials one after the other, records of pulls, back-off across a restart of the agent. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { imageOriginsMachine } from '../../../../src/machines/charts/images/image-origins.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
@@ -61,7 +61,7 @@ describe('credentials', () => {
     expect(node.events()).toContain('Failed: Error: ImagePullBackOff');
   });
 
-  it('without any it is pulled by nobody', () => {
+  it('without any it is pulled anonymously', () => {
     prepare({}, pod('u')).boot().until('it runs', runs('u'));
     expect(pulls()).toMatchObject([
       { image: IMAGE, auth: null, sandboxConfig: { metadata: { uid: 'u', attempt: 0 } } },
@@ -112,14 +112,14 @@ it('no image is pulled for a pod that cannot run here', () => {
 });
 
 describe('an image that is there', () => {
-  it('belongs to everybody when the node did not pull it', () => {
+  it('may be used by every pod if the node did not pull it', () => {
     prepare(VERIFIED, pod('u')).world.runtime.images.set(IMAGE, image(IMAGE));
     node.boot().until('it runs', runs('u'));
     expect(pulls()).toEqual([]);
     expect(node.world.rights.records.size).toBe(0);
   });
 
-  it('belongs to everybody when it was pulled without a secret', () => {
+  it('may be used by every pod if it was pulled without a secret', () => {
     prepare(VERIFIED, pod('u1')).boot().until('one runs', runs('u1'));
     node.world.setManifests([manifest(pod('u1')), manifest(pod('u2'))]);
     node.until('the other runs', runs('u2'));
@@ -279,7 +279,7 @@ describe('an image that must not be pulled', () => {
       .boot()
       .until('the refusal', waitsFor('u', 'ErrImageNeverPull'));
 
-  it('is there within ten seconds after somebody has put it there', () => {
+  it('is found within ten seconds after it was loaded', () => {
     start().run(60_000);
     node.world.runtime.images.set(IMAGE, image(IMAGE));
     node.run(12_000);
@@ -311,11 +311,11 @@ it('an image without a tag is shown as the runtime names it: by its id', () => {
   expect(node.status('u')?.containerStatuses?.[0]?.image).toBe(image(name).id);
 });
 
-describe('an image that nobody asks for', () => {
+describe('an image that no pod requests', () => {
   const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
   const isHeld = () => node.kernel.snapshotOf(address) !== undefined;
 
-  it('is forgotten, and known again to who asks then', () => {
+  it('is forgotten, and known again after the next request', () => {
     prepare({}, pod('u1')).boot().until('it runs', runs('u1'));
     node.run(4 * 60_000);
     expect(isHeld()).toBe(true);

@@ -13,7 +13,7 @@ const page = (items: readonly unknown[], resourceVersion: string, more = '') =>
 
 type Asked = { readonly resourceVersion?: string; readonly continue?: string; readonly timeoutSeconds?: number };
 
-/** A world whose lists come from `lists` and whose watches stay open; keeps what was asked. */
+/** A world with lists from `lists`, whose watches stay open; keeps the requests. */
 function world(lists: readonly (() => ReturnType<typeof ok>)[], watch: (() => ReturnType<typeof ok>) | null = null) {
   const listed: Asked[] = [];
   const watched: Asked[] = [];
@@ -83,7 +83,7 @@ it('goes on where a watch ended that the server closed in time', () => {
   const run = world([() => page([], '7')], () => ok({ reason: 'closed', resourceVersion: '12' }));
   run.time.advanceTo(run.time.now() + 1_600);
   expect(run.watched.map(({ resourceVersion }) => resourceVersion).slice(0, 2)).toEqual(['7', '12']);
-  // It was closed at once each time: that is no reason to ask without a pause.
+  // Each watch was closed at once: the reflector must pause nevertheless.
   expect(run.watched.length).toBeLessThan(4);
 });
 
@@ -116,7 +116,7 @@ it('waits longer and longer while the server is away, and is there when it is ba
   const run = world([() => (isAway ? fail('connect ECONNREFUSED', 'ECONNREFUSED') : page([], '7'))]);
   run.time.advanceTo(run.time.now() + 600_000);
   const tries = run.listed.length;
-  // At most one try in 30 s once the pauses are long, at least one in 60 s.
+  // With the longest pauses, at most one attempt in 30 s and at least one in 60 s.
   expect(tries).toBeGreaterThan(12);
   expect(tries).toBeLessThan(30);
   isAway = false;

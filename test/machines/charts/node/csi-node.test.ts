@@ -13,7 +13,7 @@ const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/
   .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
   .find(({ path }) => path.endsWith('/csinodes'))!.body;
 
-/** With its owner, the Node. */
+/** With the Node as its owner. */
 const own = recorded['metadata'] as Readonly<Record<string, unknown>>;
 
 /** The number of the behavior `csiNodeOfNode`. */
@@ -27,7 +27,7 @@ interface Request {
   readonly body: { readonly metadata: Readonly<Record<'labels' | 'annotations', Texts | undefined>> };
 }
 
-/** Answers for the CSINode, and those of an API server that keeps the Node. */
+/** Answers for the CSINode, and those of an API server that stores the Node. */
 function withNode(answers: Answers, labels: Texts = {}, annotations: Texts = {}) {
   const node = { labels, annotations };
   const patches: unknown[] = [];
@@ -275,7 +275,7 @@ it('takes back the entry of a driver that is gone, and of no other', () => {
   expect(world.divergence()).toBeNull();
 });
 
-/** A CSINode that takes every driver. */
+/** A CSINode to which every driver can be added. */
 function keptCSINode(): Answers {
   let csiNode: Record<string, unknown> = recorded;
   return {

@@ -10,7 +10,7 @@ interface LeaseBody {
   readonly spec: { readonly renewTime: string; readonly holderIdentity: string; readonly leaseDurationSeconds: number };
 }
 
-/** An API server that keeps one lease. */
+/** An API server that stores one lease. */
 function leaseStore(existing: LeaseBody | null = null) {
   let lease = existing;
   let version = 1;
@@ -85,7 +85,7 @@ it('tries five times at once, then with the next period, for ever', () => {
   const world = runUnder(leaseMachine, input, { ...answers, ...refusing });
   const count = (operation: string) => world.asked().filter((name) => name === operation).length;
   world.time.advanceTo(1_000_000 + 11_000);
-  // Five by the lease that was created, then five by the one that was read.
+  // Five renewals of the created lease, then five of the lease that was read.
   expect([count('kube.update'), count('kube.get')]).toEqual([10, 2]);
   expect(world.logged().at(-1)).toBe('Failed to update lease using latest lease, fallback to ensure lease');
   world.time.advanceTo(1_000_000 + 22_000);
@@ -122,7 +122,7 @@ it.each([
 it('waits longer and longer while the API server is away', () => {
   const world = runUnder(leaseMachine, input, { 'kube.get': fail('connect ECONNREFUSED', 'ECONNREFUSED') });
   world.time.advanceTo(1_000_000 + 60_000);
-  // 100, 200, ... 6,400 and then 7,000 ms: 7 tries in the first 12.7 s, one each 7 s after them.
+  // Pauses of 100, 200, ... 6,400 and then 7,000 ms: 7 attempts in the first 12.7 s, then one every 7 s.
   expect(world.asked()).toHaveLength(14);
 });
 

@@ -1,4 +1,4 @@
-/** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
+/** Proves O1 to O3: what is reported about the node, when, and that nothing is reported twice. */
 import { describe, expect, it } from 'vitest';
 import { nodeStatusMachine } from '../../../../src/machines/charts/node/node-status.ts';
 import {
@@ -52,7 +52,7 @@ const siblings = [
 
 type Patch = { readonly status?: Record<string, unknown> };
 
-/** An API server that has one Node and merges what the tests look at. */
+/** An API server that stores one Node and merges the fields that the tests compare. */
 function cluster(existing: Node | null, watchMs: number) {
   const patches: Patch[] = [];
   let [refusals, patchMs] = [0, 0];
@@ -97,7 +97,7 @@ function cluster(existing: Node | null, watchMs: number) {
   };
 }
 
-/** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
+/** `watchMs`: the duration of watches, which then end because the version is too old; 0: they do not end. */
 function start(existing: Node | null = null, watchMs = 0, given: Partial<typeof input> = {}) {
   const api = cluster(existing, watchMs);
   const run = runUnder(nodeStatusMachine, { ...input, ...given }, api.answers, siblings);
@@ -176,7 +176,7 @@ it('reports other addresses of the machine with the next period', () => {
 it.each([
   ['where a cloud provider sets them', true, NEWEST_BEHAVIOR, ['192.0.2.7', '192.0.2.8']],
   ['only there', false, NEWEST_BEHAVIOR, []],
-  ['not in a journal of before', true, nodeBefore('configurationAsKubelet'), []],
+  ['not in an earlier journal', true, nodeBefore('configurationAsKubelet'), []],
 ])('tells the addresses of the Node for pods: %s', (_, externalCloud, behavior, expected) => {
   const existing = newNode(facts, {});
   const at = (address: string) => ({ ...existing, status: { addresses: [{ type: 'InternalIP', address }] } });
@@ -348,7 +348,7 @@ it('gives back labels and conditions that others took, and says that the conditi
   const run = start();
   run.send(reported(READY));
   run.settle(1_000);
-  // The Node that was published comes by the watch before the answer.
+  // The watch delivers the published Node before the answer.
   run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: run.node()! });
   run.settle(1_000);
   const [known, sentBefore, said] = [run.node()!, run.patches.length, run.events().length];
@@ -385,7 +385,7 @@ it('keeps a resource at zero whose plugin is gone', () => {
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
 });
 
-it('says that the machine was rebooted, and that somebody closed the node', () => {
+it('reports that the machine was rebooted, and that the node was cordoned', () => {
   const run = start(existing('boot-1'));
   expect(run.events()).toEqual(['Rebooted', ...OWN_CONDITIONS]);
   run.send(reported(READY));
@@ -410,7 +410,7 @@ it('tries a report five times and then waits for the next period', () => {
   );
 });
 
-it('a Node that somebody deleted stays away: its status is tried with each period', () => {
+it('a deleted Node is not created again: its status is tried with each period', () => {
   const run = start();
   run.send(reported(READY));
   run.settle();
@@ -439,7 +439,7 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
   expect(run.divergence()).toBeNull();
 });
 
-it('a Node that was deleted while nobody watched stays away, too', () => {
+it('a Node that was deleted while no watch was open is not created again either', () => {
   const run = start(null, 5_000);
   run.send(reported(READY));
   run.settle();

@@ -40,7 +40,7 @@ it('a log that cannot be read keeps the node from starting', () => {
   ]);
 });
 
-it('where the node may do without it, it is only said', () => {
+it('if the node does not require it, it is only reported', () => {
   const run = start(refusal, { optional: true });
   expect(run.sent()).toEqual([]);
   expect(run.logged()).toEqual(['Failed to create an oomWatcher, ignoring']);

@@ -1,4 +1,4 @@
-/** The plugin manager, with the actors of its plugins, in a world of scripted plugins. */
+/** The plugin manager with the actors of its plugins, in a world of scripted plugins. */
 import { expect, it } from 'vitest';
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
@@ -25,7 +25,7 @@ const there = (...sockets: (readonly [string, string])[]) => ({
   errors: [],
 });
 
-/** A node that does not register plugins again. */
+/** A node that does not retry registrations. */
 const BEFORE_RETRIES = 0;
 
 function run(plugin: EffectResult, answers: Answers = {}, inCluster = true, behavior = NEWEST_BEHAVIOR) {
@@ -50,7 +50,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true, beha
     world.time.advanceTo(world.time.now());
   };
   const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
-  /** The cluster answers that it knows the driver. */
+  /** The cluster answers that the driver is stored. */
   const written = () => {
     world.send({ type: 'csi.driversWritten', names: ['csi.example.test'] });
     world.time.advanceTo(world.time.now());
@@ -73,7 +73,7 @@ const registered = {
 };
 const gone = { to: 'parent/csiNode', type: 'csi.driverGone', name: 'csi.example.test' };
 
-it('a driver is registered, told so, and taken back when its socket is gone', () => {
+it('a driver is registered, notified, and unregistered when its socket is gone', () => {
   const world = run(ok(info()));
   world.list([SOCKET, '1']);
   expect(world.toCluster()).toEqual([registered]);
@@ -89,7 +89,7 @@ it('a driver is registered, told so, and taken back when its socket is gone', ()
   expect(world.divergence()).toBeNull();
 });
 
-it('a driver whose socket was made anew is taken back and registered again', () => {
+it('a driver whose socket was recreated is unregistered and registered again', () => {
   const world = run(ok(info()));
   world.list([SOCKET, '1']);
   world.list([SOCKET, '2']);
@@ -97,7 +97,7 @@ it('a driver whose socket was made anew is taken back and registered again', () 
   expect(world.divergence()).toBeNull();
 });
 
-it('without an API server nobody but the plugin is told', () => {
+it('without an API server only the plugin is notified', () => {
   const world = run(ok(info()), {}, false);
   world.list([SOCKET, '1']);
   world.list();
@@ -130,7 +130,7 @@ it.each([
     ok({}),
     'validation failed with err: manager version, v1beta1, is not among plugin supported versions [v2]',
   ],
-])('a device plugin that will not do is told why', (plugin, options, reason) => {
+])('a device plugin that is refused gets the reason', (plugin, options, reason) => {
   const world = run(ok(plugin), { 'devices.getOptions': options });
   world.list([SOCKET, '1']);
   const error = `RegisterPlugin error -- plugin ${reason}`;
@@ -221,7 +221,7 @@ it.each([
     ok({ nodeID: '', maxVolumes: '0', topologyKeys: [] }),
     'error adding CSI driver node info: driverNodeID must not be empty',
   ],
-])('a driver with %s of its own is told so, and asked again until it registers', (_what, nodeInfo, reason) => {
+])('a driver with %s of its own gets this error, and is called again until it registers', (_what, nodeInfo, reason) => {
   let answers = 0;
   const nodeInfos = () => (++answers < 3 ? nodeInfo : ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: ['zone'] }));
   const world = run(ok(info()), { 'plugins.csiNodeGetInfo': nodeInfos });
@@ -240,7 +240,7 @@ it.each([
   expect(world.divergence()).toBeNull();
 });
 
-it('on a node of before such a driver is told once and must listen anew', () => {
+it('on an earlier node such a driver is notified once and must recreate its socket', () => {
   const world = run(ok(info()), { 'plugins.csiNodeGetInfo': fail('no') }, true, BEFORE_RETRIES);
   world.list([SOCKET, '1']);
   world.advance(600_000);
@@ -282,7 +282,7 @@ it('a newer driver keeps its entry when the older one of its name is gone', () =
   expect(world.divergence()).toBeNull();
 });
 
-it('a driver that cannot be told is not registered, and registered again', () => {
+it('a driver that cannot be notified is not registered, and is registered again later', () => {
   let notices = 0;
   const notify = () => (++notices === 1 ? fail('away') : ok(null));
   const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': notify });
@@ -301,7 +301,7 @@ it('a driver that cannot be told is not registered, and registered again', () =>
 it.each([
   ['device plugin', gpu, 'deviceManager', ['devices.registered', 'devices.withdrawn', 'devices.registered']],
   ['resource driver', dra(), 'draManager', ['dra.registered', 'dra.withdrawn', 'dra.registered']],
-])('a %s that cannot be told is taken back, and registered again', (_what, plugin, part, messages) => {
+])('a %s that cannot be notified is unregistered, and registered again', (_what, plugin, part, messages) => {
   let notices = 0;
   const notify = () => (++notices === 1 ? fail('away') : ok(null));
   const options = ok({ preStart: false, prefers: false });
@@ -312,7 +312,7 @@ it.each([
   expect(sent.map(({ type }) => type)).toEqual(messages);
 });
 
-it('on a node of before a plugin that cannot be told is registered all the same', () => {
+it('on an earlier node a plugin that cannot be notified is registered nevertheless', () => {
   const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') }, true, BEFORE_RETRIES);
   world.list([SOCKET, '1']);
   world.written();
@@ -322,7 +322,7 @@ it('on a node of before a plugin that cannot be told is registered all the same'
 
 const UPDATING = 'error updating CSINode object with CSI driver node info';
 
-it('a driver of which the cluster cannot be told is not registered, and hears why', () => {
+it('a driver that cannot be published to the cluster is not registered, and gets the reason', () => {
   const world = run(ok(info()));
   world.list([SOCKET, '1']);
   world.send({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
@@ -431,7 +431,7 @@ it('a registered driver is asked again how many volumes fit, as often as the clu
   expect(world.divergence()).toBeNull();
 });
 
-it('a driver with less room than it said is asked at once; what it cannot list changes nothing', () => {
+it('a driver with less room than it reported is called at once; an invalid answer changes nothing', () => {
   const answers = [
     ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: [] }),
     ok({ nodeID: 'n', maxVolumes: '3', topologyKeys: [] }),
@@ -457,7 +457,7 @@ it('a driver with less room than it said is asked at once; what it cannot list c
   expect(world.divergence()).toBeNull();
 });
 
-it('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
+it('a driver that registers again, and one that csiVolumes has forgotten, are called as before', () => {
   const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
   world.list([SOCKET, '1']);
   world.written();

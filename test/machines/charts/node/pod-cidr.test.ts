@@ -61,7 +61,7 @@ it('prefers the CIDRs of the Node to the configured one', () => {
   expect(inputs(world)).toEqual([{ podCIDR: '10.3.0.0/24' }, { podCIDR: '10.1.0.0/24' }]);
 });
 
-it('of before knew only the CIDRs of the Node', () => {
+it('of an earlier node has only the CIDRs of the Node', () => {
   const before = { behavior: 0, podCIDR: '10.3.0.0/24' };
   const world = runUnder(podCIDRMachine, before, { 'cri.updateRuntimeConfig': ok(null) });
   world.send(known({}));

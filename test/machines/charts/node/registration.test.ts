@@ -57,7 +57,7 @@ it('goes on for as long as the API server is away', () => {
   const world = runUnder(registrationMachine, input, { 'kube.create': create });
   world.time.advanceTo(1_000_000 + 600_000);
   const tries = world.asked().length;
-  // Doubling from 100 ms to 7 s, then one try each 7 s of ten minutes.
+  // Pauses double from 100 ms to 7 s, then one attempt every 7 s, for ten minutes.
   expect(tries).toBe(91);
   away = false;
   world.time.advanceTo(1_000_000 + 607_000);

@@ -17,7 +17,7 @@ const status = (runtime: boolean, network: boolean, handlers: readonly { name: s
 const FAILED = { type: 'runtime.statusFailed', message: 'connection refused' };
 const NOT_READY = 'container runtime not ready: RuntimeReady=false reason:R message:m';
 
-/** A node whose Node object gets the state of the runtime; `last` are the reports that it got last. */
+/** A node whose Node object gets the state of the runtime; `last` has the last reports. */
 function published() {
   const run = runUnder(runtimeStateMachine, input, {}, ['runtimeService', 'pleg', 'nodeStatus', 'allocation']);
   run.send({ type: 'runtimeState.wanted' });

@@ -1,4 +1,4 @@
-/** Proves V1 and V2 of the node's servers, and what the configuration makes of them. */
+/** Proves V1 and V2 of the node's servers, and how they follow from the configuration. */
 import { describe, expect, it } from 'vitest';
 import { serverMachine } from '../../../../src/machines/charts/node/server.ts';
 import type { ServedPort } from '../../../../src/machines/model/operations/server.ts';

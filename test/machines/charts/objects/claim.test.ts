@@ -1,4 +1,4 @@
-/** Claims as a node may ask for them: one by one, again and again, and never by a list or a watch. */
+/** Claims as a node may read them: one at a time, periodically, and never by a list or a watch. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { BEHAVIORS } from '../../../../src/machines/model/settings/behavior-table.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
@@ -145,7 +145,7 @@ describe('a claim', () => {
     expect(kube.pod('web').status.phase).toBe('Running');
   });
 
-  it('that is being deleted, but protected, is had: an agent that begins anew takes nothing from who uses it', () => {
+  it('that is being deleted, but protected, is used: a restarted agent takes it from no pod', () => {
     const { node, kube } = wanting({}, { metadata: { finalizers: ['kubernetes.io/pvc-protection'] }, isGoing: true });
     node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
   });
@@ -166,7 +166,7 @@ describe('a claim', () => {
       'found PV object pv but its pv.Spec.ClaimRef.UID  does not point to claim.UID ',
     ],
     [
-      'has a volume that is of nobody yet',
+      'has a volume that is not bound yet',
       { spec: { claimRef: null } },
       {},
       'found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim',

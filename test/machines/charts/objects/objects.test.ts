@@ -1,4 +1,4 @@
-/** Objects that are not watched: what pods that come later get of them, and what that costs. */
+/** Objects that are not watched: what later pods get, and how many requests it takes. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { Refusal } from '../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
@@ -24,7 +24,7 @@ afterEach(() => {
 });
 
 describe('how long an object is good enough', () => {
-  /** When a pod's ConfigMap was asked for, in seconds after its first answer. */
+  /** The times of requests for a pod's ConfigMap, in seconds after its first answer. */
   function askedAt(changeDetection: 'Cache' | 'Get', ttl: string | null, seconds: number): number[] {
     cluster = clusterNode({ apiServer: { changeDetection } });
     const { node, kube } = cluster;
@@ -88,7 +88,7 @@ describe.each(['Cache', 'Get'] as const)('a ConfigMap that is not watched, by th
     return cluster;
   }
 
-  it('is asked for anew for a new pod, and told to it also when it is as before', () => {
+  it('is requested again for a new pod, and published to it even if it is unchanged', () => {
     const { node, kube } = booted();
     configMap('settings', { a: '1' });
     kube.createPod('one', of('settings'));

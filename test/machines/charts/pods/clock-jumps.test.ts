@@ -1,6 +1,6 @@
 /**
- * Fault 11: somebody sets the clock of the machine by an hour. The runtime dates what it does by it; the agent's own
- * time only passes. Back-offs stay as long as they are, whoever dates their beginning.
+ * Fault 11: the clock of the machine is set by an hour. The runtime's timestamps follow it, and the agent's own time
+ * does not. Back-offs keep their length, whichever of the two clocks has their beginning.
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
@@ -31,7 +31,7 @@ function untilNextStart(): number {
   return Math.round((node.time.ms - begin) / 1_000);
 }
 
-/** To the second: a leap is one. */
+/** In whole seconds: one second of difference is allowed. */
 function waits(...seconds: readonly number[]): void {
   for (const each of seconds) expect(Math.abs(untilNextStart() - each), `a wait of ${each} s`).toBeLessThanOrEqual(1);
 }
@@ -78,7 +78,7 @@ describe.each([
   });
 });
 
-it('observations are dated by a clock that nobody sets, so that none of them is taken for an old one', async () => {
+it('observations are dated by a clock that is never set, so that none of them is considered old', async () => {
   const { steadyNow } = await import('../../../../src/kernel/clock.ts');
   const wall = Date.now;
   const before = steadyNow();
@@ -92,7 +92,7 @@ it('observations are dated by a clock that nobody sets, so that none of them is 
 });
 
 describe('a pod with a deadline', () => {
-  it('does not end early because its sandbox is made anew after the clock was set back', () => {
+  it('does not end early because its sandbox is recreated after the clock was set back', () => {
     node = new PodsNode();
     node.world.runtime.images.set('app:1', image('app:1'));
     node.world.setManifests([manifest({ uid: 'u1', spec: { activeDeadlineSeconds: 600 } })]);

@@ -1,4 +1,4 @@
-/** The start of a pod takes no more decisions than it did: what adds one says here for what. */
+/** The start of a pod takes no more decisions than before: a change that adds one is explained here. */
 import { expect, it } from 'vitest';
 import { type Decisions, decisionsOf } from '../../../support/decisions.ts';
 
@@ -16,7 +16,7 @@ const ONE_POD: Decisions = {
   digested: 42,
   digestedUnchanged: 1,
 };
-/** What pods share (a portion of ten manifests, the image, the soft state) is done once for all of them. */
+/** Work that pods share (a portion of ten manifests, the image, the soft state) is done once for all of them. */
 const EACH_OF_THIRTY: Decisions = {
   inputs: 5.2,
   records: 49,

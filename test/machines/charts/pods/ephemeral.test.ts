@@ -1,4 +1,4 @@
-/** Ephemeral containers: they come into a pod that runs, see the processes of another container, and never come again. */
+/** Ephemeral containers: they are added to a running pod, see the processes of another container, and never restart. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
 import { staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
@@ -19,7 +19,7 @@ function running(options = OPTIONS): PodsNode {
   return node.boot().until('it runs', () => node.phase('u1') === 'Running');
 }
 
-/** As the API server tells of a pod whose ephemeral containers were added. */
+/** As the API server reports a pod with new ephemeral containers. */
 function addEphemeral(...containers: readonly Record<string, unknown>[]): void {
   const built = staticPod(manifest(OPTIONS), 'node');
   if (!('pod' in built)) throw new Error('the pod of this test is not valid');
@@ -74,7 +74,7 @@ describe('an ephemeral container', () => {
     expect(node.phase('u1')).toBe('Running');
   });
 
-  it('is not started again when it has ended, nor when its sandbox is made anew', () => {
+  it('is not started again when it has ended, nor when its sandbox is recreated', () => {
     running().world.runtime.programs.set('debug', [{ runsMs: 1_000, exitCode: 3 }]);
     addEphemeral({ name: 'debug' });
     node.until('it has ended', () => statusOf('debug')?.state?.terminated?.exitCode === 3).run(30_000);

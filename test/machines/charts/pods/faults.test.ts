@@ -1,6 +1,6 @@
 /**
- * What goes wrong around pods: stuck calls, lost replies, crashes of the agent at every step and of single actors, a
- * runtime that is away. Each ends with the pod as wanted, nothing started twice, and a replay without divergence.
+ * Faults around pods: stuck calls, lost replies, crashes of the agent at every step and of single actors, an
+ * unreachable runtime. Each ends with the wanted pod, nothing started twice, and a replay without divergence.
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import { manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
@@ -103,7 +103,7 @@ describe('a call that fails or whose reply is lost', () => {
 describe('an agent that dies', () => {
   const spec = { initContainers: [{ name: 'first', image: 'app:1' }] };
 
-  /** Steps until the pod runs, kills the agent after `steps`, and lets the next one finish. */
+  /** Kills the agent after `steps` steps and lets the next one finish; false if the pod runs before. */
   function dieAfter(steps: number, until: () => boolean): boolean {
     for (let i = 0; i < steps; i++) {
       if (until()) return false;
@@ -217,7 +217,7 @@ describe('a runtime that is away', () => {
     expect(started()).toHaveLength(1);
   });
 
-  it('has pods that nobody wants: they end with the least grace there is, after all sources have spoken', () => {
+  it('has orphaned pods: they end with the shortest grace period, after all sources have published', () => {
     boot({ uid: 'u1' });
     node.until('Running', running('u1'));
     node.world.runtime.running('app')!.program = { stopsMs: Number.POSITIVE_INFINITY };

@@ -1,4 +1,4 @@
-/** Volumes that show the content of an image: pulled like the image of a container, mounted by the runtime. */
+/** Volumes with the content of an image: pulled like the image of a container, mounted by the runtime. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
 import { pullSecret } from '../../../../src/simulation/world/image-rights.ts';
@@ -17,7 +17,7 @@ interface Wanted {
   readonly mount?: object;
 }
 
-/** `app` sees the image, `other` does not. */
+/** The container `app` mounts the image, `other` does not. */
 function boot({ volume = {}, mount = {} }: Wanted = {}, prepare: (node: PodsNode) => void = () => {}): PodsNode {
   node = new PodsNode();
   for (const name of ['app:1', DATA]) node.world.registry.set(name, image(name));
@@ -49,7 +49,7 @@ const state = (name: string) => node.status('u1')?.containerStatuses?.find((each
 const runs = (name: string) => () => state(name)?.running !== undefined;
 const waits = (name: string, reason: string) => () => state(name)?.waiting?.reason === reason;
 
-/** How many of these containers were being created at the same time, at most. */
+/** The maximum number of these containers that were being created at the same time. */
 function atOnce(...names: string[]): number {
   const open = new Set<number>();
   let most = 0;
@@ -146,7 +146,7 @@ describe('an image volume', () => {
     expect(node.world.callsOf('volume.bindSubPaths')).toEqual([]);
   });
 
-  it('that is not to be had keeps back only who sees it', () => {
+  it('that cannot be pulled delays only the containers that mount it', () => {
     boot({}, ({ world }) => world.registry.delete(DATA)).until('the other runs', runs('other'));
     node.until('it backs off', waits('app', 'ImagePullBackOff'));
     expect(state('app')?.waiting?.message).toContain(`Back-off pulling image "${DATA}"`);

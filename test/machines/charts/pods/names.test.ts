@@ -1,9 +1,9 @@
-/** Names that authors of pods choose are keys of tables, and make no difference to what is decided. */
+/** Names that authors of pods choose are keys of tables, and do not affect decisions. */
 import { expect, it } from 'vitest';
 import { PodsStage } from '../../../support/transcripts/pods-stage.ts';
 import { play } from '../../../support/transcripts/script.ts';
 
-/** A pod in which everything that may have this name has it: it crashes, waits, is probed, taken over, and removed. */
+/** A pod with this name in all places: it crashes, waits, is probed, taken over, and removed. */
 const story = (name: string): string => `# A pod
 
 image-on-node app:1

@@ -1,4 +1,4 @@
-/** A pod that the node ends (eviction, shutdown): what the world sees of it, and that it stays ended. */
+/** A pod that the node ends (eviction, shutdown): its status, and that it stays ended. */
 import { afterEach, expect, it } from 'vitest';
 import type { PodKillWanted } from '../../../../src/machines/model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
@@ -51,7 +51,7 @@ it('fails at once, for the reason of the node, with a word about the disruption'
   const stops = node.sink.records.flatMap((record) =>
     record.k === 'effect' && record.name === 'cri.stopContainer' ? [record.input] : [],
   );
-  // Every stop has its two seconds.
+  // Every stop has a grace period of two seconds.
   expect(stops).toMatchObject([{ timeoutSeconds: 2 }]);
 });
 
@@ -81,7 +81,7 @@ it.each([
   expect(reports()).toBe(1);
 });
 
-it('is not reported when it ends in time, nor on a node of before', () => {
+it('is not reported when it ends in time, nor on an earlier node', () => {
   running();
   kill();
   node.until('over', isOver).run(60_000);

@@ -1,4 +1,4 @@
-/** How the node sees and tells: `pleg`, `syncLoop`, `status`, and what a `container` makes of what it is shown. */
+/** Observations and reports of the node: `pleg`, `syncLoop`, `status`, and how a `container` handles them. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
@@ -11,7 +11,7 @@ const reported = (to: string, type: string) =>
   );
 const stateOf = (address: string) => (node.kernel.snapshotOf(address) as { value: unknown }).value;
 
-/** How many crashes the test has caused. */
+/** The number of crashes that the test has caused. */
 let crashes: number;
 beforeEach(() => {
   crashes = 0;
@@ -50,7 +50,7 @@ describe('pleg', () => {
 });
 
 describe('syncLoop', () => {
-  /** Where records of these kinds stand in the journal. */
+  /** The numbers of these messages in the journal. */
   const places = (to: string, type: string): number[] =>
     node.sink.records.flatMap((each, i) =>
       each.k === 'message' && each.to === to && each.event.type === type ? [i] : [],

@@ -1,4 +1,4 @@
-/** What the collectors clear away at once when the node is short of disk, and that they answer. */
+/** What the collectors remove at once when the node has little disk space, and their answers. */
 import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
 import { containerGcMachine } from '../../../../src/machines/charts/pods/container-gc.ts';
@@ -164,7 +164,7 @@ it('what cannot be removed when another one dies is tried again in the next roun
   expect([tries() > 1, tries() < 6]).toEqual([true, true]);
 });
 
-it('a failed removal is in the log, and on a node of before also an event', () => {
+it('a failed removal is in the log, and on an earlier node also an event', () => {
   const reports = (behavior: number) => {
     const answers = { 'cri.removeContainer': fail('busy'), 'logs.unlink': ok(null) };
     const run = runUnder(containerGcMachine, { ...settings, behavior }, answers, ['pods', 'eventRecorder']);

@@ -1,11 +1,11 @@
 /**
- * No call of one pod delays another, whatever it is: for each kind of call one that never answers, while others start,
- * are probed, and go. (What a call into the world holds of the agent itself: `faults-of-mounts.test.ts` and others.)
+ * No call of one pod delays another pod: for each kind of call there is one that never answers, while other pods start,
+ * are probed, and end. (For the agent's own resources in calls that hang, see `faults-of-mounts.test.ts` and others.)
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
-/** What a pod needs that nobody delays, on the model of a node. */
+/** The time for the start of a pod without delays, on the modelled node. */
 const START_MS = 1_500;
 const END_MS = 4_000;
 
@@ -15,7 +15,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-/** A pod that makes every kind of call. */
+/** A pod with every kind of call. */
 const pod = (uid: string) =>
   manifest({
     uid,
@@ -40,7 +40,7 @@ const isReady = (uid: string) => () =>
 const isGone = (uid: string) => () => node.podState(uid) === undefined;
 const want = (...uids: string[]) => node.world.setManifests(uids.map(pod));
 
-/** The call of that name hangs when `stuck` makes it, or when it is about its image. */
+/** The call with this name hangs if it is a call of `stuck`, or about its image. */
 function hang(name: string, command = ''): void {
   node.world.fault = (call, input) => {
     const { command: run } = input as { command?: readonly string[] };
@@ -56,7 +56,7 @@ function boot(...uids: string[]): void {
   want(...uids);
 }
 
-/** Others come and go while `stuck` is stuck; in the end it is gone, too, when it may. */
+/** Other pods start and end while `stuck` is stuck; in the end `stuck` is removed, too, once its call may end. */
 function othersComeAndGo(): void {
   want('stuck', 'one', 'two');
   node.until('another comes', isReady('two'), START_MS);
@@ -128,7 +128,7 @@ it('the pull of an image that never comes delays no pod whose image is there, wh
   othersComeAndGo();
 });
 
-it('a runtime that is slow to show itself, and tells of no end, is not asked anew before it has answered', () => {
+it('a runtime that answers slowly, and reports no end, is not called again before it has answered', () => {
   boot('stuck');
   node.boot().until('it runs', isReady('stuck'), START_MS);
   node.world.runtime.onChange = () => {};

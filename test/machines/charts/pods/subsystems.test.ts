@@ -1,4 +1,4 @@
-/** The subsystems around the pods: configuration, events, soft state, collectors; and changes of a running pod. */
+/** The subsystems of pods: configuration, events, soft state, collectors; and changes of a running pod. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { garbageToCollect } from '../../../../src/machines/charts/pods/container-gc.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';

@@ -7,7 +7,7 @@ import type { Container, Pod, PodSpec } from '../../../../src/machines/model/api
 import type { PodRuntimeStatus } from '../../../../src/machines/model/operations/cri.ts';
 import { type Behavior, hasBehavior, NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 
-/** The number of a node that has every change of a decision before this one. */
+/** The number of behaviors before this one. */
 export const nodeBefore = (name: Behavior): number =>
   [...Array(NEWEST_BEHAVIOR).keys()].findLastIndex((behavior) => !hasBehavior({ behavior }, name));
 

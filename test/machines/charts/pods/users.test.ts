@@ -1,4 +1,4 @@
-/** Pods with users of their own, and mounts that are read-only all the way down: only where the runtime can. */
+/** Pods with user namespaces, and recursively read-only mounts: only if the runtime supports them. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ContainerConfig, PodSandboxConfig } from '../../../../src/machines/model/api/cri.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';

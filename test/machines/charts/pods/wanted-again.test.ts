@@ -1,4 +1,4 @@
-/** A static pod whose file went and came back while it ended. */
+/** A static pod whose file was removed and came back while the pod ended. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
@@ -11,7 +11,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('starts anew when it is gone, and goes on counting', () => {
+it('starts again when it is gone, and continues to count', () => {
   node = new PodsNode();
   runtime().images.set('app:1', image('app:1'));
   runtime().programs.set('first', [{ runsMs: 100 }]);

@@ -1,4 +1,4 @@
-/** Values that people write into pods: the machines decide with handles, and the runtime gets what was written. */
+/** Values that users write into pods: the machines decide with handles, and the runtime gets the values. */
 import { afterEach, expect, it } from 'vitest';
 import { withSecrets } from '../../../../src/actors/cri/secrets.ts';
 import { openedText, sealedPod } from '../../../../src/actors/pod-values.ts';

@@ -1,4 +1,4 @@
-/** `sharing` alone: each volume has its own minute, and a look that fails is no news. */
+/** `sharing` alone: each volume has a period of its own, and a failed read is no change. */
 import { expect, it } from 'vitest';
 import { sharingMachine } from '../../../../src/machines/charts/volumes/sharing.ts';
 import type { Sharing } from '../../../../src/machines/model/operations/volume.ts';

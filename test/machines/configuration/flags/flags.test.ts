@@ -1,4 +1,4 @@
-/** Tables for the spelling of flags beyond what the corpus has, and for what the result says. */
+/** Tables for the spelling of flags, beyond the corpus, and for the texts about them. */
 import { describe, expect, it } from 'vitest';
 import { FLAGS } from '../../../../src/machines/configuration/flags/flag-table.ts';
 import { parseCommandLine } from '../../../../src/machines/configuration/flags/flags.ts';

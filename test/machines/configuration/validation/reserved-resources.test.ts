@@ -1,4 +1,4 @@
-/** Tables for what is kept back from pods: amounts in canonical form, and upstream's words for what is refused. */
+/** Tables for reserved resources: amounts in canonical form, and upstream's texts of errors. */
 import { expect, it } from 'vitest';
 import { parseReservedResources } from '../../../../src/machines/configuration/validation/resource-managers.ts';
 

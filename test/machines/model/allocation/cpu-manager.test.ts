@@ -1,4 +1,4 @@
-/** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
+/** The CPUs of containers, compared with those of the Go kubelet's static policy on the same machines. */
 
 import { describe, expect, it } from 'vitest';
 import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
@@ -121,7 +121,7 @@ describe('CPUs of their own are', () => {
 describe('with full-pcpus-only', () => {
   const whole = settings({ wholeCores: true });
 
-  it("a core with a reserved thread is counted as nobody's", () => {
+  it('a core with a reserved thread is not given to a container with whole cores', () => {
     expect(allocatableCpus(whole)).toEqual([1, 2, 3, 4, 5, 6, 7]);
     const six = assignCpus(whole, cpuRequests(pod([['a', '6']])), []);
     expect(six).toEqual({ cpus: { a: '1-3,5-7' } });

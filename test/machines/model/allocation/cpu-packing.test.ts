@@ -1,4 +1,4 @@
-/** Which CPUs are taken out of a pool, with each option, held against the answers of the Go kubelet 1.36.2. */
+/** Which CPUs are taken from a pool, with each option, compared with the answers of the Go kubelet 1.36.2. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -45,7 +45,7 @@ describe('CPUs are packed', () => {
 });
 
 interface Recorded {
-  /** Number, core, socket, NUMA node and cache of each. */
+  /** Number, core, socket, NUMA node and cache of each CPU. */
   readonly cpus: readonly (readonly [number, number, number, number, number])[];
   readonly free: string;
   readonly wanted: number;

@@ -1,4 +1,4 @@
-/** Which devices containers get, and what their plugins are asked, held against the Go kubelet's device manager. */
+/** The devices of containers, and the requests to their plugins, compared with the Go kubelet's device manager. */
 
 import { describe, expect, it } from 'vitest';
 import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';
@@ -186,7 +186,7 @@ it('what several plugins say is put together, and the first has a place that two
   });
 });
 
-it('a device is as its plugin says, and healthy where nobody says anything', () => {
+it('a device has the health that its plugin reports, and is healthy without a report', () => {
   const holdings = { c: { [GPU]: { nodes: { 0: ['b'], 1: ['a', 'b'] }, response: response() } } };
   const of = (devices: Devices) => deviceHealth(holdings, devices)['c'];
   const resources = (a: string, b: string) => [

@@ -1,11 +1,11 @@
-/** The answers of plugins, out of the bytes that are written for them. */
+/** The responses of plugins, decoded from the bytes that are stored for them. */
 import { expect, it } from 'vitest';
 import { methodOf } from '../../../../src/actors/plugins/connection.ts';
 import { decodedResponse } from '../../../../src/machines/model/allocation/device-state.ts';
 
 const { responseSerialize } = methodOf<object, object>('v1beta1.DevicePlugin', 'Allocate');
 
-/** The only answer of a message of answers stands behind the number of its field and one byte of length, or two. */
+/** The only response in the list is preceded by its field number and by one or two bytes with its length. */
 function bytesOf(response: object): Buffer {
   const all = responseSerialize({ container_responses: [response] });
   return all.subarray(all[1]! < 0x80 ? 2 : 3);

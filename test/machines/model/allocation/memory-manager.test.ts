@@ -1,4 +1,4 @@
-/** From which NUMA nodes containers get their memory, held against the Go kubelet's static policy. */
+/** The NUMA nodes of containers' memory, compared with the Go kubelet's static policy. */
 
 import { describe, expect, it } from 'vitest';
 import {
@@ -17,7 +17,7 @@ import { MACHINE_INFO } from '../../startup/boot-node.ts';
 const GIB = 1_024n ** 3n;
 const gib = (count: number) => String(BigInt(count) * GIB);
 
-/** Two nodes of 4 GiB, 1 GiB of each kept for the system. */
+/** Two nodes of 4 GiB, with 1 GiB of each reserved for the system. */
 const table = (total: number, systemReserved: number) => ({ total: gib(total), systemReserved: gib(systemReserved) });
 const TWO: MemoryManagerSettings = { nodes: [0, 1].map((id) => ({ id, memory: { memory: table(4, 1) } })) };
 const FOUR: MemoryManagerSettings = { nodes: [0, 1, 2, 3].map((id) => ({ id, memory: { memory: table(4, 1) } })) };

@@ -1,4 +1,4 @@
-/** The files of allocated resources, held against a file that a Go kubelet wrote. */
+/** The files of allocated resources, compared with a file of a Go kubelet. */
 import { describe, expect, it } from 'vitest';
 import { podStateTexts, withPodStates } from '../../../../src/machines/model/allocation/pod-state-files.ts';
 import type { Allocation, Grant } from '../../../../src/machines/model/operations/grants.ts';

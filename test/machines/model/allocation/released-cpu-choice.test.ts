@@ -1,4 +1,4 @@
-/** How 0.2.0 chose CPUs where the kubelet, and a newer release, choose otherwise. */
+/** How 0.2.0 chose CPUs where the kubelet and newer releases choose differently. */
 import { expect, it } from 'vitest';
 import { allocatableCpus, allocateCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
 import type { CpuManagerSettings } from '../../../../src/machines/model/settings/node-settings.ts';

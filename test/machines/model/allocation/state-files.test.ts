@@ -1,4 +1,4 @@
-/** The files of the resource managers, held against files that Go kubelets wrote. */
+/** The files of the resource managers, compared with files of Go kubelets. */
 import { describe, expect, it } from 'vitest';
 import { cpuStateProblem, cpuStateText } from '../../../../src/machines/model/allocation/cpu-state-file.ts';
 import {
@@ -72,7 +72,7 @@ describe('cpu_manager_state', () => {
 describe('memory_manager_state', () => {
   const MANAGER = { nodes: [{ id: 0, memory: { memory: { total: '2048', systemReserved: '512' } } }] };
   const entries = { pod: { container1: [{ numaAffinity: [0], type: 'memory', size: '512' }] } };
-  /** Of the tests of the Go kubelet. */
+  /** From the tests of the Go kubelet. */
   const RECORDED =
     '{"policyName":"static","machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":{"total":2048,' +
     '"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}},"entries":{"pod":' +

@@ -1,4 +1,4 @@
-/** How hints become NUMA nodes, held against what the Go kubelet's topology manager makes of the same hints. */
+/** The NUMA nodes that follow from hints, compared with the Go kubelet's topology manager. */
 
 import { describe, expect, it } from 'vitest';
 import { cpuHints } from '../../../../src/machines/model/allocation/cpu-manager.ts';
@@ -28,7 +28,7 @@ const under = (policy: TopologyPolicy, nodes: NumaSet = [0, 1]): TopologySetting
 });
 
 describe('hints are merged', () => {
-  /** What best-effort, restricted and single-numa-node make of them on a machine of two nodes. */
+  /** The results of best-effort, restricted and single-numa-node on a machine with two nodes. */
   it.each<[string, ProviderHints[], NumaHint, NumaHint | null, NumaHint | null]>([
     ['none at all', [], yes(0, 1), yes(0, 1), { nodes: null, preferred: true }],
     ['nobody cares', [{}, { gpu: null }], yes(0, 1), yes(0, 1), { nodes: null, preferred: true }],
@@ -84,7 +84,7 @@ describe('hints are merged', () => {
   });
 });
 
-/** Two nodes of four CPUs each, one of which is reserved. */
+/** Two nodes with four CPUs each, one of which is reserved. */
 const CPUS: CpuManagerSettings = {
   cpus: [0, 1, 2, 3, 4, 5, 6, 7].map((id) => ({
     id,

@@ -1,4 +1,7 @@
-/** What a node has, keeps back and leaves to pods. The amounts of the first node are those of `golden/pods`. */
+/**
+ * The capacity of a node, its reservations, and the rest for pods. The amounts of the first node are those of
+ * `golden/pods`.
+ */
 import { describe, expect, it } from 'vitest';
 import { nodeResources } from '../../../../src/machines/model/cgroups/allocatable.ts';
 import type { MachineInfo } from '../../../../src/machines/model/operations/host.ts';
@@ -30,7 +33,7 @@ const SETTINGS: Parameters<typeof nodeResources>[0] = {
   ignoreEviction: false,
 };
 
-/** Before `groupsAsKubelet`. */
+/** The number of behaviors before `groupsAsKubelet`. */
 const BEFORE = 36;
 
 function resources(
@@ -68,7 +71,7 @@ describe('what is left for pods', () => {
       evictionHard: { 'memory.available': '10%', 'nodefs.available': '15%' },
     });
     expect(allocatable).toMatchObject({ cpu: '1500m', 'ephemeral-storage': '750000' });
-    // A tenth as a float of 32 bits is a little more than a tenth.
+    // As a 32-bit float, a tenth is a little more than a tenth.
     expect(allocatable['memory']).toBe('21675121012');
     expect(podsLimit).toMatchObject({ cpu: '1500m', memory: '23635520Ki', pid: '32668' });
   });

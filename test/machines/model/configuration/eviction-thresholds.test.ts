@@ -1,4 +1,4 @@
-/** Tables for eviction settings: what becomes a threshold, what is left out, and upstream's words for what is refused. */
+/** Tables for eviction settings: the resulting thresholds, omitted ones, and upstream's texts of errors. */
 import { describe, expect, it } from 'vitest';
 import { parseEvictionThresholds } from '../../../../src/machines/model/configuration/eviction-thresholds.ts';
 

@@ -1,4 +1,4 @@
-/** What a driver is asked for a volume, row by row, and the names that follow from it. */
+/** The calls to a driver for a volume, row by row, and the resulting names. */
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { sha256 } from '../../../../src/kernel/xstate.ts';

@@ -1,4 +1,4 @@
-/** The file of claims, as a Go kubelet writes and reads it. */
+/** The file of claims, in the Go kubelet's format. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { type ClaimState, claimStateText, crc32, readClaimState } from '../../../../src/machines/model/dra/claims.ts';

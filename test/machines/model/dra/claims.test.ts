@@ -1,4 +1,4 @@
-/** Which claims a pod uses, which devices its containers get, and what its status says of them. */
+/** The claims of a pod, the devices of its containers, and the claims in its status. */
 import { describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import {

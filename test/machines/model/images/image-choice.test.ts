@@ -1,4 +1,4 @@
-/** Which images the garbage collection removes. */
+/** The images that the garbage collection removes. */
 import { describe, expect, it } from 'vitest';
 import type { Image } from '../../../../src/machines/model/api/cri.ts';
 import { bytesToFree, imagesToRemove } from '../../../../src/machines/model/images/image-choice.ts';

@@ -1,4 +1,4 @@
-/** What a query means of the cluster's trust bundles, and what becomes of their text. */
+/** The trust bundles that a query selects, and their combined text. */
 import { describe, expect, it } from 'vitest';
 import { type TrustSelector, type TrustSource, trustKey } from '../../../../src/machines/model/objects/keys.ts';
 import {

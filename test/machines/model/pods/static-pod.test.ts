@@ -1,4 +1,4 @@
-/** A manifest on its way to a pod: what is filled in, what is refused and in which words, and who wins a conflict. */
+/** From a manifest to a pod: defaults, errors with their texts, and which of two conflicting pods is used. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -223,7 +223,7 @@ it.each([
   ['http', 0, [{ operator: 'Exists', effect: 'NoExecute' }]],
 ] as const)('a pod from %s of behavior %d has the tolerations %j', (source, behavior, expected) => {
   const read = manifest(podOf());
-  // Read before by another source: the decoded pod is not shared.
+  // Another source has read it before: the decoded pod is not shared.
   staticPod(read, 'node1');
   const result = staticPod(read, 'node1', false, 'none', { behavior, source });
   expect('pod' in result && result.pod.spec.tolerations).toEqual(expected);
@@ -492,7 +492,7 @@ it.each<[string, Json, string]>([
     'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
   ],
   [
-    'a resource nobody knows',
+    'an unknown resource',
     inContainer({ resources: { limits: { gpu: '1' } } }),
     'resources.limits[gpu]: Invalid value: "gpu": must be a standard resource for containers',
   ],
@@ -609,7 +609,7 @@ it('no message repeats the value of an environment variable', () => {
   ]);
 });
 
-it('19 references to variables nobody knows are the container`s own affair', () => {
+it('19 references to unknown variables are left to the container', () => {
   const env = [
     { name: 'A', value: '$(B)$$(C)$(' },
     { name: 'B', value: '$(A)' },

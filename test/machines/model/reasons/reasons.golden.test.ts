@@ -1,6 +1,6 @@
 /**
- * Every pod event and waiting reason of the recordings against the texts of `reasons.ts`: each must be made by one of
- * its builders, with nothing but the arguments differing.
+ * Every pod event and waiting reason of the recordings, compared with the texts of `reasons.ts`: a builder must produce
+ * each of them with some arguments.
  */
 import { describe, expect, it } from 'vitest';
 import {
@@ -15,7 +15,7 @@ import {
 } from '../../../../src/machines/model/reasons/reasons.ts';
 import { type Recorded, recordings } from '../spec/recordings.ts';
 
-/** Events about things that this agent does not do: nobody can say them by mistake. */
+/** Events about things that this agent does not do: no builder may produce them. */
 const OTHERS: ReadonlySet<string> = new Set([
   'ResizeStarted',
   'ResizeCompleted',
@@ -23,7 +23,7 @@ const OTHERS: ReadonlySet<string> = new Set([
   'FailedToRetrieveImagePullSecret',
   'Evicted',
 ]);
-/** Reasons of admission; the event says what the status says. */
+/** Reasons of admission; the event has the message of the status. */
 const REJECTIONS: ReadonlySet<string> = new Set([
   'NodeAffinity',
   'NodePorts',
@@ -54,7 +54,7 @@ const kills = [
     (['again', 'never', 'asSidecar'] as const).map((comes) => probeFailed(ARGUMENT, probe, comes)),
   ),
 ];
-/** Builders that take more than texts. */
+/** Builders with arguments that are not texts. */
 const OF_OTHER_ARGUMENTS = new Set(['rejected', 'killing', 'inspectFailed', 'unmountedVolumes', 'unprocessedVolumes']);
 const builders: readonly EventText[] = [
   ...Object.entries({ ...podEvents, ...containerEvents })

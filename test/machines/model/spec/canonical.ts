@@ -1,11 +1,11 @@
-/** One form of a request to the runtime, so that one that was recorded and one that was made can be compared. */
+/** The canonical form of a request to the runtime, for comparing a recorded request with a built one. */
 import type { Recorded } from './recordings.ts';
 
-/** 64-bit fields, which the recordings have as numbers. */
+/** 64-bit fields, which are numbers in the recordings. */
 const INT64 =
   /^(cpu_(period|quota|shares)|memory_(swap_)?limit_in_bytes|oom_score_adj|limit|value|supplemental_groups)$/;
 
-/** Proto defaults left out, 64-bit integers as text, environment sorted, random file names named. */
+/** Without proto defaults, with 64-bit integers as text, sorted variables, and names for random file names. */
 export function canonical(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) {
     const items = value.map((item) => canonical(item, key));

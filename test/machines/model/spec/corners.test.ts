@@ -1,4 +1,4 @@
-/** Corners of requests that no recording reaches, each as upstream's source has it. */
+/** Special cases of requests that no recording has, according to upstream's source. */
 import { describe, expect, it } from 'vitest';
 import { admissionRequest } from '../../../../src/machines/model/allocation/request.ts';
 import type { Container, PodSpec, ResourceList } from '../../../../src/machines/model/api/pod.ts';

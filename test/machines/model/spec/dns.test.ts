@@ -1,4 +1,4 @@
-/** Tables of what a pod's resolver is told, and of what people are told where it is not what the pod asked for. */
+/** Tables of a pod's resolver configuration, and of the events if it differs from the pod's request. */
 import { describe, expect, it } from 'vitest';
 import type { PodSpec } from '../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';

@@ -1,4 +1,4 @@
-/** The addresses of a host whose cloud provider sets them. */
+/** The addresses of a host if the cloud provider sets them. */
 import { describe, expect, it } from 'vitest';
 import { fieldValue } from '../../../../src/machines/model/spec/environment.ts';
 import { hostIPs } from '../../../../src/machines/model/spec/host-ips.ts';

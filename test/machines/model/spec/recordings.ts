@@ -1,6 +1,6 @@
 /**
- * The recordings of `test/golden/pods` as objects: what was applied, what the kubelet then asked of the runtime, and
- * what it said of the pods. Reads only; judges nothing.
+ * The recordings of `test/golden/pods` as objects: the applied objects, the kubelet's requests to the runtime, and its
+ * statuses of the pods. It compares nothing.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import type { References } from '../../../../src/machines/model/spec/environment
 
 const CASES = join(import.meta.dirname, '../../../golden/pods/cases');
 
-/** A JSON object whose fields the recordings, not the types, define. */
+/** A JSON object whose fields are defined by the recordings, not by types. */
 // oxlint-disable-next-line typescript/no-explicit-any
 export type Recorded = any;
 
@@ -38,21 +38,21 @@ export interface StatusLine {
 
 export interface Recording {
   readonly name: string;
-  /** What was created at step `apply`, as it was applied. */
+  /** The objects created at step `apply`, as applied. */
   readonly objects: readonly Recorded[];
-  /** What the recorder did, in its order. */
+  /** The recorder's steps, in order. */
   readonly steps: readonly Recorded[];
   readonly calls: readonly Call[];
   readonly statuses: readonly StatusLine[];
   readonly writes: readonly Recorded[];
   readonly extra: Recorded;
   readonly references: References;
-  /** The pod of a uid as it was at a time of the recording, but not newer than a generation. */
+  /** The pod with this uid at a time of the recording, at most in the given generation. */
   readonly podAt: (uid: string, at: number, generation?: number) => Pod | undefined;
   readonly uids: readonly string[];
 }
 
-/** The node of the recordings: settings of their README, capacity from the tables of facts.md. */
+/** The node of the recordings: settings from their README, capacity from the tables of facts.md. */
 export const node: NodeSettings = {
   behavior: NEWEST_BEHAVIOR,
   nodeName: 'node1',
@@ -94,7 +94,7 @@ export const node: NodeSettings = {
   relistPeriodMs: 1_000,
 };
 
-/** A recording without objects shows the node, not pods. */
+/** A recording without objects is about the node, not about pods. */
 const showsPods = (name: string): boolean => existsSync(join(CASES, name, 'objects.yaml'));
 
 export const recordings: readonly Recording[] = readdirSync(CASES).filter(showsPods).toSorted().map(read);
@@ -159,7 +159,7 @@ function apiPod(object: Recorded, steps: readonly Recorded[], at: number, genera
 const isSpecPatch = (step: Recorded, name: string): boolean =>
   (step.patch === `Pod/${name}` || step.patchSub === `${name}/resize`) && step.body.spec !== undefined;
 
-/** A strategic merge of containers by name: all that the recorded patches need. */
+/** A strategic merge of containers by name, which suffices for the recorded patches. */
 function patched(spec: PodSpec, change: { readonly containers: readonly Container[] }): PodSpec {
   return {
     ...spec,
@@ -180,7 +180,7 @@ function deepMerge(base: Recorded, change: Recorded): Recorded {
   return merged;
 }
 
-/** A static pod has its node in its name, its uid in an annotation, and tolerates everything. */
+/** A static pod has the node in its name, its uid in an annotation, and tolerations for everything. */
 function staticPod(object: Recorded, uid: string): Pod {
   return {
     metadata: {

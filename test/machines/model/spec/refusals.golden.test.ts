@@ -1,4 +1,4 @@
-/** What the recorded kubelet refused before it asked the runtime, and the hosts files that it wrote. */
+/** Requests that the recorded kubelet refused before it called the runtime, and the hosts files that it wrote. */
 import { describe, expect, it } from 'vitest';
 import { containerConfig } from '../../../../src/machines/model/spec/container.ts';
 import { podFiles } from '../../../../src/machines/model/spec/paths.ts';
@@ -82,7 +82,7 @@ it.each(['p', 'q'])('writes the hosts file of host-aliases-hostname/%s', (name) 
   expect(`${content}${printed}`).toBe(recorded);
 });
 
-/** The recorder printed the file in the container and then the output of two commands that name the host. */
+/** The recorder printed the file in the container, followed by the output of two commands that name the host. */
 function hostnameOutput(name: string): string {
   const hostname = name === 'p' ? 'hn' : 'hn2.sub.host-aliases-hostname.svc.cluster.local';
   return `${hostname}\n${hostname}\n`;

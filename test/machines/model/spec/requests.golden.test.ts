@@ -1,7 +1,7 @@
 /**
  * Every RunPodSandbox, CreateContainer and PullImage of the recorded kubelet, built again from the applied objects.
  *
- * What the agent does not decide is taken from the recording: the image's id, the number of the attempt, service
+ * Facts that the agent does not decide come from the recording: the image's id, the number of the attempt, service
  * variables, the folders of volumes that others set up. All else must be equal.
  */
 import { afterAll, describe, expect, it } from 'vitest';

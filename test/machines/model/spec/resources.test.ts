@@ -1,4 +1,4 @@
-/** Tables for amounts and what follows from them: classes, cgroups, shares, scores. */
+/** Tables for resources and the values derived from them: QoS classes, cgroups, shares, OOM scores. */
 import { assert, bigInt, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Container, ResourceRequirements } from '../../../../src/machines/model/api/pod.ts';
@@ -22,7 +22,7 @@ import {
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 
-/** Before `groupsAsKubelet`. */
+/** The number of behaviors before `groupsAsKubelet`. */
 const BEFORE = 34;
 
 describe('quantities', () => {
@@ -109,7 +109,7 @@ describe('resources', () => {
     });
   });
 
-  /** A quarter of the memory of the node is a quarter of its swap. */
+  /** A container with a quarter of the node's memory gets a quarter of its swap. */
   it.each<[string, ResourceRequirements, Partial<ReturnType<typeof pod>['spec']>, string]>([
     ['a burstable one its share', { requests: { memory: '1Gi' }, limits: { memory: '2Gi' } }, {}, '524288000'],
     ['one without a limit its share', { requests: { memory: '1Gi' } }, {}, '524288000'],

@@ -1,4 +1,4 @@
-/** Tables for what the recordings do not reach: limits, escapes, other drivers, other machines. */
+/** Tables for cases that the recordings lack: limits, escapes, other drivers, other machines. */
 import { describe, expect, it } from 'vitest';
 import type { Container } from '../../../../src/machines/model/api/pod.ts';
 import { containerConfig } from '../../../../src/machines/model/spec/container.ts';
@@ -132,7 +132,7 @@ describe('environment', () => {
     expect(() => of({ env: [{ name: 'A', valueFrom }] })).toThrow('secret "s" not found');
   });
 
-  it('says that nobody can be asked for objects without an API server', () => {
+  it('reports that there are no objects without an API server', () => {
     const valueFrom = { configMapKeyRef: { name: 'm', key: 'k' } };
     const standalone = { pod: pod(), container: container({ env: [{ name: 'A', valueFrom }] }), podIPs: [], node };
     expect(() => environment(standalone)).toThrow("couldn't get configMap ns/m, no kubeClient defined");

@@ -1,4 +1,4 @@
-/** What a pod keeps of its status while the node does not know better. */
+/** The parts of a pod's status that stay while the node knows nothing newer. */
 import { describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import { podStatus } from '../../../../src/machines/model/status/pod-status.ts';

@@ -1,4 +1,4 @@
-/** Sums of resources in the status of a pod, in the texts that the kubelet writes. */
+/** Sums of resources in the status of a pod, in the kubelet's text form. */
 import { describe, expect, it } from 'vitest';
 import type { Container, Pod, ResourceRequirements } from '../../../../src/machines/model/api/pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';

@@ -1,4 +1,4 @@
-/** What a runtime says of a pod, in the order in which the machines read it. */
+/** A runtime's statuses of a pod, in the order in which the machines read them. */
 import { expect, it } from 'vitest';
 import { factsOf, instancesOf, sandboxesOf } from '../../../../src/machines/model/status/runtime-facts.ts';
 import { instance, runtime, sandbox } from '../../charts/pods/support.ts';

@@ -1,4 +1,4 @@
-/** Last words of containers: whose log stands in, and how much of them a status holds. */
+/** Termination messages of containers: when a log replaces them, and their maximum length in a status. */
 import { describe, expect, it } from 'vitest';
 import { podStatus } from '../../../../src/machines/model/status/pod-status.ts';
 import { factsOf } from '../../../../src/machines/model/status/runtime-facts.ts';

@@ -1,4 +1,4 @@
-/** Manifests are taken and refused as by the Go kubelet 1.36.2, in its words: `test/golden/manifests`. */
+/** Manifests are accepted and rejected as by the Go kubelet 1.36.2, with its texts: `test/golden/manifests`. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
@@ -8,7 +8,7 @@ interface Recorded {
   readonly metadata: object;
   readonly spec: object;
   readonly verdict: 'accepted' | 'refused';
-  /** The errors of the validation; none if it was refused before or after it. */
+  /** The errors of the validation; absent if the manifest was rejected before or after it. */
   readonly errors?: readonly string[];
 }
 
@@ -21,7 +21,7 @@ const records: readonly Recorded[] = readFileSync(file, 'utf8')
 const HARDENED_GIT = 'such a volume is never mounted: it is refused with what to use instead';
 const HARDENED_PROFILE = 'no container of such a pod can be made: it is refused with the reason';
 const LARGE = 'no node has so much; such a number would cost time and memory';
-/** Manifests about which this agent decides otherwise, with the reason. */
+/** Manifests that this agent treats differently, with the reason. */
 const OTHERWISE: Readonly<Record<string, string>> = {
   vo_git1: HARDENED_GIT,
   co124: LARGE,
@@ -32,7 +32,7 @@ const GIT = 'gitRepo volumes are refused with what to use instead';
 const GO_VALUE = 'upstream shows its own structure; here the field is shown as it was written';
 const MISSPELLED = 'upstream names the field in another spelling than the API';
 const FURTHER = 'upstream adds an error that follows from another one';
-/** Manifests that are refused in other words, with the reason. */
+/** Manifests that are rejected with another text, with the reason. */
 const OTHER_WORDS: Readonly<Record<string, string>> = {
   vol2: GIT,
   vo_git2: GIT,
@@ -57,7 +57,9 @@ const verdictOn = ({ metadata, spec, id }: Recorded) =>
     true,
   );
 
-/** Shown pointers have their address's sign in Go; references to the API are judged last, and only if all else is well. */
+/**
+ * In Go, printed pointers have `&` before them; references to the API are checked last, and only without other errors.
+ */
 const upstreams = (errors: readonly string[]) =>
   errors.map((error) => error.replace('Invalid value: &', 'Invalid value: '));
 const isOfValidation = (error: string) => !/static pods may not reference|^unknown source for/.test(error);

@@ -1,4 +1,4 @@
-/** What the newer fields of a pod ask of each other, in the words of the Go kubelet 1.36.2 (recorded by a dry run). */
+/** Rules between newer fields of a pod, with the texts of the Go kubelet 1.36.2 (recorded by a dry run). */
 import { describe, expect, it } from 'vitest';
 import { mergeManifests, staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 
@@ -107,7 +107,7 @@ it('a negative grace period is one second', () => {
   expect(result.errors === undefined && result.pod.spec.terminationGracePeriodSeconds).toBe(1);
 });
 
-it('a node of before takes what it took, and refuses a negative grace period', () => {
+it('an earlier node accepts what it accepted, and refuses a negative grace period', () => {
   const before = { behavior: 0 };
   const manifests = [pod({ hostnameOverride: 'x', hostNetwork: true })];
   expect(mergeManifests(manifests, 'node1', false, 'none').pods).toHaveLength(0);

@@ -1,4 +1,4 @@
-/** A pod that is too large for this node is refused before anything else is done with it. */
+/** A pod that is too large for this node is rejected before any other work on it. */
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../../src/kernel/json.ts';
 import { podFromApi } from '../../../../src/machines/charts/pods/config/api-publication.ts';
@@ -46,7 +46,7 @@ describe('a pod', () => {
       Array.from({ length }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
     const tokens = (length: number) =>
       Array.from({ length }, (_, at) => ({ serviceAccountToken: { audience: `a${at}`, path: `p${at}` } }));
-    // Besides these, a pod has the services of its namespace.
+    // In addition, a pod has the services of its namespace.
     expect(naming(configMaps(499))).toBeUndefined();
     const text = 'the pod needs 501 objects, tokens and volumes of drivers: this node takes pods of at most 500';
     expect(naming(configMaps(500))).toBe(text);

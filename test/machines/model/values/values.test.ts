@@ -1,4 +1,4 @@
-/** Tables and laws for durations, quantities, CPU sets, addresses and paths. */
+/** Tables and properties for durations, quantities, CPU sets, addresses and paths. */
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionError } from '../../../../src/machines/configuration/flags/flags.ts';

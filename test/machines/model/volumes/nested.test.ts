@@ -1,4 +1,4 @@
-/** Folders for mounts inside volumes that containers may not write to. */
+/** Folders for mounts inside volumes that are read-only for containers. */
 import { describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../src/machines/model/api/pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
@@ -47,7 +47,7 @@ describe('the folders of a volume for mounts of others', () => {
     const pod = podOf([container(mounts)]);
     const began = process.cpuUsage();
     for (const name of names) expect(nestedFolders(name, pod)).toHaveLength(1);
-    // Sorting the mounts for each volume would take many times this.
+    // Sorting the mounts for each volume would take many times as long.
     expect(process.cpuUsage(began).user).toBeLessThan(5_000_000);
   });
 

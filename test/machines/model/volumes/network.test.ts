@@ -1,4 +1,4 @@
-/** Volumes of NFS servers: what the node mounts for a pod, and what of it is read-only. */
+/** Volumes of NFS servers: the node's mounts for a pod, and which of them are read-only. */
 import { describe, expect, it } from 'vitest';
 import type { Pod, Volume } from '../../../../src/machines/model/api/pod.ts';
 import { type ConfigObjects, objectKey } from '../../../../src/machines/model/objects/config-objects.ts';

@@ -1,4 +1,4 @@
-/** What is said of volumes whose content cannot be made, and how much memory they may take: as upstream has it. */
+/** Errors of volumes whose content cannot be created, and the memory limit of volumes, as upstream. */
 import { describe, expect, it } from 'vitest';
 import type { PodSpec, Volume } from '../../../../src/machines/model/api/pod.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';

@@ -1,4 +1,4 @@
-/** What volumes need of the node, table by table: media, files, references. */
+/** What volumes require of the node, table by table: media, files, references. */
 import { describe, expect, it } from 'vitest';
 import type { Pod, PodSpec, Volume } from '../../../../src/machines/model/api/pod.ts';
 import {

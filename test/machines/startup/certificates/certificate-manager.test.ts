@@ -1,4 +1,4 @@
-/** When a certificate is asked for, waited for, replaced and given up, in virtual time. */
+/** When a certificate is requested, awaited, replaced and abandoned, in virtual time. */
 
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
@@ -80,7 +80,7 @@ describe('the certificate manager', () => {
     expect(subject.divergence()).toBeNull();
   });
 
-  it('asks anew when nobody signs for a quarter of an hour', () => {
+  it('requests again if the request is not signed for a quarter of an hour', () => {
     const subject = run({ 'kube.get': pending });
     subject.time.advanceTo(START_MS + 899_000);
     expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
@@ -108,7 +108,7 @@ describe('the certificate manager', () => {
     expect(requests()).toBe(10);
   });
 
-  it('takes up a valid certificate without asking anybody', () => {
+  it('uses a valid certificate without a request', () => {
     const subject = run({ 'certificate.load': ok({ certificate: facts(START_MS, START_MS + HOUR_MS) }) });
     expect(subject.asked()).toEqual(['certificate.load']);
   });
@@ -231,7 +231,7 @@ describe('a serving certificate that is waited for', () => {
       .flatMap((record) => (record.k === 'effect' && record.name === 'certificate.request' ? [record.input] : []));
   };
 
-  it('is asked for anew when the names of the node are others, after one pause', () => {
+  it('is requested again when the names of the node have changed, after one pause', () => {
     const requests = wait({ dnsNames: ['n1'], ipAddresses: ['192.0.2.9'] });
     expect(requests).toMatchObject([{ ipAddresses: ['192.0.2.1'] }, { ipAddresses: ['192.0.2.9'] }]);
   });

@@ -1,4 +1,4 @@
-/** Which clients a node gets, from which file, and what it says when it gets none. */
+/** The clients of a node, the files that they come from, and the errors if there are none. */
 import { describe, expect, it } from 'vitest';
 import {
   type ClientBuilderInput,
@@ -32,7 +32,7 @@ const connected = (world: ReturnType<typeof run>) =>
 
 describe('the client builder', () => {
   it.each([{}, { bootstrapKubeconfig: '/etc/bootstrap.conf' }])(
-    'builds nothing in standalone mode and asks nobody: %o',
+    'builds nothing in standalone mode and requests nothing: %o',
     (change) => {
       const world = run({ ...change, kubeconfig: '' }, {});
       expect(world.logged()).toEqual(['Standalone mode, no API client']);
@@ -95,7 +95,7 @@ describe('the client builder', () => {
     expect(sent(world)).toMatchObject(refused(message));
   });
 
-  it('speaks with a rotating certificate, and asks for it with what the kubeconfig has', () => {
+  it('uses a rotating certificate, and requests it with the credentials of the kubeconfig', () => {
     const world = run({ rotateCertificates: true }, { 'kube.connect': connects });
     expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: true }));
     expect(connected(world)).toMatchObject([

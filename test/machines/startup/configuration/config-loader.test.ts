@@ -1,4 +1,4 @@
-/** Proves F1 and F2 of the config loader; the rules themselves are held by the corpus. */
+/** Proves F1 and F2 of the config loader; the corpus covers the rules themselves. */
 import { describe, expect, it } from 'vitest';
 import {
   configLoaderMachine,
@@ -41,7 +41,7 @@ describe('the config loader', () => {
     expect(answer).toMatchObject({ ok: false, message: expect.stringContaining('cgroup v1') });
   });
 
-  it('knows whether somebody named the runtime', () => {
+  it('knows whether the runtime was configured', () => {
     const named = { 'host.readConfiguration': ok(document('/k', { containerRuntimeEndpoint: 'unix:///x.sock' })) };
     const silent = { 'host.readConfiguration': ok(document('/k', {})) };
     expect(load(['--config=/k'], named).answer).toMatchObject({ value: { endpointNamed: true } });

@@ -1,6 +1,4 @@
-/**
- * Reload: which fields can change, and a whole node whose files change, or that is told SIGHUP, under virtual time.
- */
+/** Reload: which fields can change, and a whole node whose files change, or that gets SIGHUP, in virtual time. */
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
 import { flagDefaults } from '../../../../src/machines/configuration/fields/defaults.ts';
@@ -94,7 +92,7 @@ function otherThan(value: unknown): unknown {
   return value === undefined ? 4 : '77m';
 }
 
-/** What the supervisor would give this subsystem with another configuration. */
+/** The input of this subsystem with another configuration. */
 function inputOf(id: string, context: { config: KubeletConfiguration }, config = context.config): unknown {
   const { config: root } = kubeletMachine;
   const regions = (root.states as unknown as { alive: { states: Record<string, unknown> } }).alive.states;
@@ -104,7 +102,7 @@ function inputOf(id: string, context: { config: KubeletConfiguration }, config =
 
 const settingsWith = (context: object, config: KubeletConfiguration) => deriveSettings({ ...context, config } as never);
 
-/** A node with a configuration file, whose content may change. */
+/** A node with a configuration file whose content may change. */
 function node(fields: Record<string, Json> = {}, answers: Answers = {}) {
   let content = document(fields);
   let error: ReturnType<typeof fail> | null = null;

@@ -1,4 +1,6 @@
-/** The container manager beyond acceptance: the groups that it makes, holds and removes, and what it says of them. */
+/**
+ * The container manager after acceptance: the groups that it creates, keeps and removes, and its reports about them.
+ */
 import { describe, expect, it } from 'vitest';
 import { cpuStateText } from '../../../../src/machines/model/allocation/cpu-state-file.ts';
 import { memoryState, memoryStateText } from '../../../../src/machines/model/allocation/memory-state-file.ts';
@@ -48,7 +50,7 @@ const INPUT: ContainerManagerInput = {
   },
 };
 
-/** As a Go kubelet leaves them on a node that gives out nothing. */
+/** The file that a Go kubelet leaves on a node without exclusive resources. */
 const NONE = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
 const NO_MEMORY = '{"policyName":"None","machineState":{},"checksum":4236770233}';
 
@@ -59,7 +61,7 @@ const ANSWERS: Answers = {
 };
 
 const VERSION_2 = ok({ version: 2, controllers: ['cpu'], swapCounted: false });
-/** Before `groupsAsKubelet`. */
+/** The number of behaviors before `groupsAsKubelet`. */
 const BEFORE = 38;
 
 type SentEvent = { readonly type: string; readonly reason?: string; readonly message?: string };
@@ -130,7 +132,7 @@ describe('starting', () => {
     ]);
   });
 
-  it('holds all pods to what the machine has where nobody enforces less', () => {
+  it('limits all pods to the capacity of the machine if no lower limit is configured', () => {
     const [pods] = start({ enforceNodeAllocatable: [] }).of('cgroup.ensure') as { resources: object }[];
     expect(pods?.resources).toMatchObject({ cpuShares: '2048', memoryBytes: '4294967296', pids: '32768' });
   });

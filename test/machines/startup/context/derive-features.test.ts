@@ -1,4 +1,4 @@
-/** What feature gates change of the node: each switch in both of its positions. */
+/** The effects of feature gates on the node, with each gate on and off. */
 import { describe, expect, it } from 'vitest';
 import {
   decideFeatures,
@@ -54,7 +54,7 @@ describe('pods that need what is off', () => {
     expect(featureAdmission(gates({ PodLevelResources: false }))).toEqual({ lacks: ['podLevelResources'] });
   });
 
-  it('are told of before by the features that the node declares', () => {
+  it('are preceded by the declared features of the node', () => {
     expect(declaredFeatures(gates())).toEqual([
       'ExtendWebSocketsToKubelet',
       'InPlacePodLevelResourcesVerticalScaling',

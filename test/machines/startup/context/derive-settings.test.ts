@@ -1,4 +1,4 @@
-/** Flags and fields that decide about pods only by what the settings of the node say. */
+/** Flags and fields that affect pods only through the settings of the node. */
 import { expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
 import type { KubeletContext } from '../../../../src/machines/startup/context/types.ts';
@@ -18,7 +18,7 @@ it('the default profile of seccomp is asked for by the flag as by the field', ()
   expect(settingsOf({ seccompDefault: true }, '--seccomp-default=false')?.seccompDefault).toBe(true);
 });
 
-it('CPUs are told again after the configured period', () => {
+it('CPUs are sent again after the configured period', () => {
   expect(settingsOf({})?.cpuReconcilePeriodMs).toBe(10_000);
   expect(settingsOf({ cpuManagerReconcilePeriod: '3s' })?.cpuReconcilePeriodMs).toBe(3_000);
 });

@@ -1,4 +1,4 @@
-/** iptables: what is said of the chains, and which nodes have them. */
+/** iptables: the reports about the chains, and which nodes keep them. */
 import { describe, expect, it } from 'vitest';
 import { iptablesMachine } from '../../../../src/machines/startup/host/iptables.ts';
 import { fail, runUnder } from '../../../support/answering-world.ts';

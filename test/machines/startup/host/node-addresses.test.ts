@@ -1,4 +1,4 @@
-/** The node has the addresses that its machine has now, as far as it could have them. */
+/** The node has the present addresses of its machine, as far as they are allowed. */
 import { describe, expect, it } from 'vitest';
 import type { MachineAddresses } from '../../../../src/machines/model/operations/host.ts';
 import { nodeAddressesMachine } from '../../../../src/machines/startup/host/node-addresses.ts';

@@ -1,4 +1,4 @@
-/** `--node-ip` as upstream reads it. */
+/** `--node-ip` as in upstream. */
 import { describe, expect, it } from 'vitest';
 import {
   chooseNodeIPs,
@@ -63,7 +63,7 @@ describe('--node-ip', () => {
   });
 });
 
-/** What a kubelet of 1.36.2 made of the same: `status.addresses` of its Node. */
+/** The `status.addresses` of a kubelet 1.36.2 for the same inputs. */
 describe('the addresses of a node', () => {
   const machine = {
     addresses: [

@@ -1,4 +1,4 @@
-/** resolv.conf: its limits, in upstream's words, and its changes while the node runs. */
+/** resolv.conf: its limits, with upstream's texts, and its changes while the node runs. */
 import { describe, expect, it } from 'vitest';
 import { parseResolvConf } from '../../../../src/machines/startup/context/derive-settings.ts';
 import { limitExceeded, resolverMachine } from '../../../../src/machines/startup/host/resolver.ts';
@@ -94,7 +94,7 @@ describe('the machine', () => {
     expect(started.divergence()).toBeNull();
   });
 
-  it('tells nobody when the content is the same, or gone', () => {
+  it('publishes nothing if the content is the same, or gone', () => {
     for (const content of [input.text, null]) {
       const started = run({ 'host.readFile': ok({ content }) });
       started.emit('host.watchConfiguration', { type: 'configuration.changed' });
@@ -113,7 +113,7 @@ describe('the machine', () => {
   });
 });
 
-/** A node with a running static pod, whose resolv.conf may change. */
+/** A node with a running static pod and a resolv.conf that may change. */
 function nodeWithPod() {
   let content = 'nameserver 192.0.2.1\n';
   const answers: Answers = { 'host.readFile': () => ok({ content }) };

@@ -1,4 +1,4 @@
-/** The service manager's watchdog: when it is wanted, how often it is fed, when it goes hungry. */
+/** The service manager's watchdog: when it is enabled, how often it is notified, and when not any more. */
 import { describe, expect, it } from 'vitest';
 import { watchdogInterval, watchdogMachine } from '../../../../src/machines/startup/host/watchdog.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
@@ -86,7 +86,7 @@ describe('the machine', () => {
     expect(started.state()).toEqual({ feeding: { trusted: 'going' } });
   });
 
-  it('says when nobody hears it', () => {
+  it('reports that no service manager receives it', () => {
     const started = run(ok(settings('30000000')));
     started.emit('host.feedWatchdog', { type: 'watchdog.unheard', message: 'connection refused' });
     started.emit('host.feedWatchdog', { type: 'watchdog.heard' });

@@ -1,7 +1,7 @@
 /**
  * The order in seed A: a walk through the code of v1.23 from `main()` to `syncLoop()`, function by function.
  *
- * Owns the promises of that document and nothing else; where it disagrees with others see `contradictions.ts`.
+ * This file has only the promises of that document; for disagreements with others see `contradictions.ts`.
  */
 import { inOrder, type NotHere, type OrderDocument, type Promised } from './document.ts';
 

@@ -1,7 +1,7 @@
 /**
  * The order in seed C: v1.5, before CRI, with the KubeletServer object and the Builder.
  *
- * Owns the promises of that document and nothing else; where it disagrees with others see `contradictions.ts`.
+ * This file has only the promises of that document; for disagreements with others see `contradictions.ts`.
  */
 import { inOrder, type OrderDocument, type Promised } from './document.ts';
 

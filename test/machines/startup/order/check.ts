@@ -1,8 +1,8 @@
 /**
- * Holds the records of one boot against what the documents promise. Pure; an empty answer means that every promise was
- * kept.
+ * Compares the records of one start with the promises of the documents. Pure; an empty result means that every promise
+ * is kept.
  *
- * A promise is judged at the first time of each of its steps: a subsystem that starts again later starts nothing over.
+ * A promise is about the first time of each of its steps: a subsystem that restarts later does not repeat them.
  */
 import type { Promised } from './document.ts';
 import { isStep, type Recorded, type Step } from './step.ts';
@@ -10,12 +10,12 @@ import { STEP_NAMES, STEPS, type StepName } from './steps.ts';
 
 export interface Violation {
   readonly promise: Promised;
-  /** Record of the step that must come first; `null` when it never came. */
+  /** The record of the step that must come first; `null` if it is missing. */
   readonly before: number | null;
   readonly after: number;
 }
 
-/** The number of the record in which each step was first taken. */
+/** The number of the first record of each step. */
 export function stepsTaken(records: Iterable<Recorded>): ReadonlyMap<StepName, number> {
   const taken = new Map<StepName, number>();
   for (const record of records) {
@@ -24,7 +24,7 @@ export function stepsTaken(records: Iterable<Recorded>): ReadonlyMap<StepName, n
   return taken;
 }
 
-/** Steps that a complete boot of a standalone node must have taken and these records lack. */
+/** Steps of a complete start of a standalone node that these records lack. */
 export function missingSteps(records: Iterable<Recorded>): StepName[] {
   const taken = stepsTaken(records);
   return STEP_NAMES.filter((name) => (STEPS[name] as Step).only === undefined && !taken.has(name));

@@ -1,8 +1,8 @@
 /**
- * Where the documents disagree with each other or with their own code, settled once.
+ * Disagreements of the documents with each other or with their own code, each with its resolution.
  *
- * `kept` is the order that this node takes and that its boots are held to; the documents that say otherwise are named,
- * and their lists leave that one promise out.
+ * `kept` is the order of this node, which its starts must follow; the documents with another order are named, and their
+ * lists omit that promise.
  */
 import type { OrderDocument, Promised } from './document.ts';
 
@@ -13,7 +13,7 @@ export interface Contradiction {
   readonly question: string;
   readonly decided: string;
   readonly because: string;
-  /** Documents that say otherwise. */
+  /** The documents with another order. */
   readonly against: readonly Key[];
   readonly kept: readonly Promised[];
 }

@@ -1,6 +1,6 @@
 /**
- * The order in seed D: the text of seed A without its markup. It promises the same, and it is held on its own, so that
- * a change of what A is taken to promise shows here, too.
+ * The order in seed D: the text of seed A without its markup. It has the same promises, in a list of its own, so that a
+ * change of the list for A is visible here, too.
  */
 import { walkthrough, walkthroughNotHere } from './a-walkthrough.ts';
 import type { OrderDocument } from './document.ts';

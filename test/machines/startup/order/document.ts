@@ -1,11 +1,11 @@
 /**
- * What a seed document promises: sequences of steps in its own order, and the steps it names that cannot be in a
- * journal of this node, each with the reason.
+ * The promises of a seed document: sequences of steps in its own order, and the steps that cannot be in a journal of
+ * this node, each with the reason.
  */
 import type { Step } from './step.ts';
 import { STEPS, type StepName } from './steps.ts';
 
-/** One promise: `before` comes before `after`, as this row of the documents says. */
+/** One promise: `before` comes before `after`, according to this row of the documents. */
 export interface Promised {
   readonly before: StepName;
   readonly after: StepName;
@@ -17,11 +17,11 @@ export interface Promised {
 type Absence =
   /** It needs an API server. */
   | 'cluster'
-  /** A server of this node that is not built yet. */
+  /** It belongs to a server of this node that is not built yet. */
   | 'server'
-  /** Something of pods that is not built yet. */
+  /** It belongs to pods and is not built yet. */
   | 'pods'
-  /** Today's kubelet has it no more. */
+  /** Today's kubelet does not have it any more. */
   | 'removed'
   /** It is part of another step here, or no step at all. */
   | 'folded';
@@ -39,14 +39,14 @@ export interface OrderDocument {
   readonly notHere: readonly NotHere[];
 }
 
-/** A step in a sequence: its name, the row that asks for it, and what it means for the one before. */
+/** A step in a sequence: its name, its row in the documents, and its relation to the previous step. */
 export type Link = readonly [step: StepName, row: string, note: string];
 
 const isConditional = (name: StepName): boolean => (STEPS[name] as Step).only !== undefined;
 
 /**
- * Promises of a sequence: each step after the ones before it, back to the last that every boot has. So a boot without
- * the conditional steps is still held to the order of the others.
+ * The promises of a sequence: each step comes after the previous ones, back to the last step that every start has. So a
+ * start without conditional steps must still follow the order of the others.
  */
 export function inOrder(...links: readonly Link[]): Promised[] {
   return links.flatMap(([after, row, note], at) => {

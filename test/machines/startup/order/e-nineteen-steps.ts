@@ -1,7 +1,7 @@
 /**
  * The order in seed E: `run()` of v1.18 in nineteen numbered steps.
  *
- * Owns the promises of that document and nothing else; where it disagrees with others see `contradictions.ts`.
+ * This file has only the promises of that document; for disagreements with others see `contradictions.ts`.
  */
 import { inOrder, type OrderDocument, type Promised } from './document.ts';
 

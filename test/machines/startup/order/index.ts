@@ -1,4 +1,4 @@
-/** The five documents, what each promises of the order of starting, and how a journal is held against them. */
+/** The five documents with their promises about the order of a start, and the comparison of a journal with them. */
 import { walkthrough } from './a-walkthrough.ts';
 import { callStack } from './b-call-stack.ts';
 import { version15 } from './c-version-1-5.ts';

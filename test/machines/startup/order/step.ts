@@ -1,12 +1,12 @@
 /**
- * The vocabulary of order: how one step of starting is recognised in the records of a journal. Pure.
+ * The vocabulary of order: how a step of the start is recognised in the records of a journal. Pure.
  *
- * A step is what the journal shows of it: a message between two actors, an operation asked for or answered, a line for
- * people, or a state of a chart. States are recorded at the end of a turn, so a step that lasts no turn is named by
- * what it does.
+ * A step is what the journal shows of it: a message between two actors, a requested or answered operation, a log line,
+ * or a state of a chart. States are recorded at the end of a turn, so a step that is shorter than a turn is recognised
+ * by its effects.
  */
 
-/** What a record of the journal says, as far as order is concerned. `JournalRecord` of the kernel is one. */
+/** The part of a record that matters for the order. The kernel's `JournalRecord` has it. */
 export interface Recorded {
   readonly n: number;
   readonly k: string;
@@ -20,7 +20,7 @@ export interface Recorded {
 }
 
 interface Conditional {
-  /** Why a boot may be without this step; such a step is held to its order only where it happened. */
+  /** Why a start may lack this step; such a step must be in order only if it happens. */
   readonly only?: string;
 }
 
@@ -30,12 +30,12 @@ interface Sent extends Conditional {
   readonly from: string;
   readonly to: string;
 }
-/** The request at this address (child of the actor that asks) asked for the operation. */
+/** The request at this address (a child of the requesting actor) requested the operation. */
 interface Asked extends Conditional {
   readonly asked: string;
   readonly at: string;
 }
-/** The operation asked for at this address ended, well or not. */
+/** The operation requested at this address ended, successfully or not. */
 interface Answered extends Conditional {
   readonly answered: string;
   readonly at: string;
@@ -53,7 +53,7 @@ export type Step = Sent | Asked | Answered | Logged | Entered;
 
 const typeOf = ({ event }: Recorded): string | undefined => (typeof event === 'object' ? event.type : event);
 
-/** True when the state value of a chart contains the path. */
+/** True if the state value of a chart contains the path. */
 function isIn(value: unknown, path: readonly string[]): boolean {
   const [first, ...rest] = path;
   if (first === undefined) return true;

@@ -1,7 +1,7 @@
 /**
- * The steps of starting that a journal shows, by the names that the documents' promises use.
+ * The steps of a start that a journal shows, by the names in the documents' promises.
  *
- * In the order in which this node takes them; each promise of a document names two.
+ * They are in the order of this node; each promise of a document names two of them.
  */
 import type { Step } from './step.ts';
 
@@ -10,7 +10,7 @@ const subsystem = (id: string) => `${SUPERVISOR}/${id}`;
 
 /** The supervisor starts a subsystem. */
 const starts = (id: string): Step => ({ sent: 'xstate.init', from: SUPERVISOR, to: subsystem(id) });
-/** A subsystem tells the supervisor. */
+/** A subsystem sends an event to the supervisor. */
 const sends = (id: string, event: string): Step => ({ sent: event, from: subsystem(id), to: SUPERVISOR });
 const asks = (request: string, operation: string): Step => ({ asked: operation, at: subsystem(request) });
 const hears = (request: string, operation: string): Step => ({ answered: operation, at: subsystem(request) });
@@ -84,7 +84,7 @@ export const STEPS = {
   'the pods have run': only(RUN_ONCE, sends('runOnce', 'runOnce.finished')),
 } as const satisfies Record<string, Step>;
 
-/** Steps that a node which runs its pods once ends without: it has no servers and no loops. */
+/** Steps that a node with run-once does not have: it has no servers and no loops. */
 export const NOT_IN_RUN_ONCE = [
   'the start is said',
   'READY=1 is sent',

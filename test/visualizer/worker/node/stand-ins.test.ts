@@ -1,4 +1,4 @@
-/** What stands in for modules of Node in the browser does what they do, as far as the reader of journals asks it. */
+/** The replacements of Node's modules in the browser behave like these, as far as the reader of journals uses them. */
 import * as nodeCrypto from 'node:crypto';
 import * as nodeZlib from 'node:zlib';
 import { expect, it } from 'vitest';

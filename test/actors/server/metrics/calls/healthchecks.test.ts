@@ -1,4 +1,4 @@
-/** The counts of health checks: who asks for all of them counts, as in a kubelet. */
+/** The counters of health checks: a request for all checks counts each, as in a kubelet. */
 import { expect, it } from 'vitest';
 import { healthzPort } from '../../../../../src/actors/server/endpoints/health.ts';
 import { metricsEndpoints } from '../../../../../src/actors/server/endpoints/metrics.ts';

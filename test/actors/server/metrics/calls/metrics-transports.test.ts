@@ -1,4 +1,4 @@
-/** What is counted of the connections to the API server, and of certificates that exec plugins give. */
+/** The metrics of connections to the API server, and of certificates from exec plugins. */
 import { Registry } from 'prom-client';
 import { expect, it } from 'vitest';
 import { TransportMetrics } from '../../../../../src/actors/server/metrics/calls/client-calls.ts';

@@ -1,4 +1,4 @@
-/** What is counted of probes, and for how long. */
+/** Which probes are counted, and for how long. */
 import { expect, it } from 'vitest';
 import { familiesOf } from '../../../../../src/actors/server/metrics/instruments.ts';
 import { asked, recording, sent } from '../../metrics-recording.ts';
@@ -8,7 +8,7 @@ function probing() {
   for (const uid of ['u1', 'u2']) contexts[`kubelet/pods/pod-${uid}`] = { uid, name: uid, namespace: 'default' };
   const address = (uid: string) => `kubelet/pods/pod-${uid}/prober-app-liveness/watch`;
   turn(0, asked(1, 'probe.watch', address('u1')), asked(2, 'probe.watch', address('u2')));
-  /** `pod result`: how often, of those that were counted; and how often it was measured. */
+  /** By `pod result`, how often a probe was counted and how often measured. */
   const counted = async () => {
     const families = await familiesOf(recorder.probeRegistry);
     const samples = (name: string) => families.find((family) => family.name === name)?.samples ?? [];

@@ -1,4 +1,4 @@
-/** Metrics of a pod and of a Node in the API server: what the projections make of the kernel's records. */
+/** Metrics of a pod and of a Node in the API server, as projections derive them from the kernel's records. */
 import { expect, it } from 'vitest';
 import { answered, asked, recording, sent } from '../../metrics-recording.ts';
 

@@ -1,4 +1,4 @@
-/** Counters of plugins: drivers and devices, and programs that know logins. */
+/** Counters of plugins: CSI drivers, device plugins, and credential provider plugins. */
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { Registry } from 'prom-client';

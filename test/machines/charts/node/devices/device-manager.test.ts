@@ -1,4 +1,7 @@
-/** The device manager in a world whose plugins speak by hand: proves R1 to R5 of `device-manager.ts`, D1 of its plugins. */
+/**
+ * The device manager in a world whose plugins are controlled by the test: proves R1 to R5 of `device-manager.ts`, D1 of
+ * its plugins.
+ */
 
 import { expect, it } from 'vitest';
 import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
@@ -72,7 +75,7 @@ const counts = (capacity: string, allocatable: string) => ({
   deviceAllocatable: { [GPU]: allocatable },
 });
 
-it('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
+it('the devices of a plugin are published to the allocation and to the cluster, and stored', () => {
   const world = run();
   world.register();
   expect(world.devices()).toEqual({ [GPU]: { devices: [], isUnlisted: true, prefers: true } });
@@ -190,14 +193,14 @@ it('tells once that no kubelet has run on this disk', () => {
   expect(told(isNew, 2)).toBe(0);
 });
 
-/** As the Go kubelet left it on a node with one pod. */
+/** The file that the Go kubelet left on a node with one pod. */
 const LEFT =
   '{"Data":{"PodDeviceEntries":[{"PodUID":"362f2b12-ea17-4790-aa79-194f055926aa","ContainerName":"m","R' +
   'esourceName":"example.com/x","DeviceIDs":{"0":["d1"]},"AllocResp":"CgkKA0RFVhICZDE="}],"RegisteredDe' +
   'vices":{"example.com/x":["d0","d1"]}},"Checksum":4280179160}';
 const LEFT_UID = '362f2b12-ea17-4790-aa79-194f055926aa';
 
-it('what another kubelet gave to pods goes to those who give', () => {
+it('what another kubelet granted to pods is passed to the managers', () => {
   const world = run({ 'host.readCheckpoints': ok({ contents: [LEFT] }) });
   const response = { envs: { DEV: 'd1' }, mounts: [], devices: [], annotations: {}, cdiDevices: [] };
   expect(world.sent()).toContainEqual({
@@ -242,7 +245,7 @@ it('a node takes plugins of 128 resources; one of 0.2.0 took them all', () => {
   expect(taken(2)).toEqual([130, 0]);
 });
 
-it('who holds what is written down, and tried again when it could not be', () => {
+it('holdings are stored, and stored again after a failure', () => {
   let tries = 0;
   const entries: unknown[] = [];
   const world = run({
@@ -268,7 +271,7 @@ it('a server that breaks is served again', () => {
   expect(served).toBe(2);
 });
 
-it('a plugin tells of its end once', () => {
+it('a plugin reports its end once', () => {
   const input = { id: 'p', resource: GPU, endpoint: 'gpu.sock', options };
   const world = runUnder(devicePluginMachine, input, { 'devices.listAndWatch': ok(null) });
   expect(world.sent()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);

@@ -1,6 +1,7 @@
 /**
- * The manager of dynamic resources in a world whose drivers speak by hand: proves Q1 to Q3 of `dra-manager.ts`, E1 and E2
- * of the preparations, F1 of the releases, D1 of the drivers, L1 of the slices. Pods with it: `pods/cluster/claims.test.ts`.
+ * The manager of dynamic resources in a world whose drivers are controlled by the test: proves Q1 to Q3 of
+ * `dra-manager.ts`, E1 and E2 of the preparations, F1 of the releases, D1 of the drivers, L1 of the slices. For pods
+ * with it see `pods/cluster/claims.test.ts`.
  */
 import { expect, it } from 'vitest';
 import { claimPreparationMachine } from '../../../../../src/machines/charts/node/dra/claim-preparation.ts';

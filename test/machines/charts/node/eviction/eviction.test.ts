@@ -95,7 +95,7 @@ it('reports its first observation also without a shortage: an earlier start may 
   expect(conditions(2)).toEqual([]);
 });
 
-it('reports its conditions again to who asks, once it knows them', () => {
+it('reports its conditions again on request, once it knows them', () => {
   const run = start([hard('memory.available', '100Mi')], { 'stats.observe': 'stream' });
   run.send({ type: 'eviction.conditionsWanted' });
   expect(run.conditions()).toEqual([]);
@@ -106,7 +106,7 @@ it('reports its conditions again to who asks, once it knows them', () => {
 });
 
 describe('memory', () => {
-  it('the pod that exceeds its request most goes, at once, and the world hears why', () => {
+  it('the pod that exceeds its request most is evicted at once, and the reason is published', () => {
     const observations = [LOW, ENOUGH];
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => ok({ observations: observations.shift() ?? ENOUGH, pods: [use('a', 100), use('b', 300)] }),
@@ -189,7 +189,7 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'low' }]);
   });
 
-  it('with nobody to evict it tries again, less and less often, and at once when a pod comes', () => {
+  it('without a pod to evict it tries again, less and less often, and at once when a pod is added', () => {
     let observations = 0;
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => {
@@ -220,7 +220,7 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'a', graceSeconds: given }]);
   });
 
-  it('a soft threshold that is not met any more before its grace costs nobody', () => {
+  it('a soft threshold that is not met any more before its grace period evicts no pod', () => {
     const soft = { ...hard('memory.available', '1Gi'), graceMs: 60_000 };
     const run = start([soft]);
     run.add('a', pod('a'));
@@ -275,7 +275,7 @@ describe('disk', () => {
   const FULL = observed('nodefs.available', 1, 100);
   const thresholds = [{ ...hard('nodefs.available', '1'), value: { share: 0.1 } }];
 
-  it('containers and images that nobody needs go before any pod', () => {
+  it('unused containers and images are removed before any pod', () => {
     const observations = [FULL, observed('nodefs.available', 50, 100)];
     const run = start(thresholds, { 'stats.observe': () => ok({ observations: observations.shift(), pods: [] }) });
     run.add('a', pod('a'));

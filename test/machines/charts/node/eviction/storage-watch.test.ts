@@ -1,4 +1,4 @@
-/** The watch over a pod's storage: tells what is exceeded, and watches again when measuring failed. */
+/** The watch over a pod's storage: it reports exceeded limits, and watches again after a failed measurement. */
 import { expect, it } from 'vitest';
 import { storageWatchMachine } from '../../../../../src/machines/charts/node/eviction/storage-watch.ts';
 import { fail, runUnder } from '../../../../support/answering-world.ts';

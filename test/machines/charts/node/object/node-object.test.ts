@@ -1,4 +1,4 @@
-/** The Node object against the recording of the real kubelet's registration. */
+/** The Node object compared with the recorded registration of a real kubelet. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import {
@@ -94,7 +94,7 @@ it('lists the volumes in use of an earlier start until it knows which there are'
   expect([inUse(null), inUse([]), inUse(['x'])]).toEqual([['kubernetes.io/csi/d^h'], undefined, ['x']]);
 });
 
-it('pulled images are told as the recorded PATCH does, and hurry nobody', () => {
+it('pulled images are reported as in the recorded PATCH, and are no change of a condition', () => {
   const ready = { ...reports, storageError: '' };
   const before = nodeStatus(facts, ready, {}, START_MS);
   const images = patches[2]!.status.images as NodeReports['images'];

@@ -11,7 +11,7 @@ const PERIODS = [
   { priority: 2_000_000_000, graceSeconds: 10 },
 ];
 const SIBLINGS = ['pods', 'nodeStatus', 'eventRecorder', 'allocation'];
-/** Before `volumesAwaited`. */
+/** The number of behaviors before `volumesAwaited`. */
 const BEFORE = 35;
 const PREPARED = { type: 'shutdown.prepared', active: true };
 const CANCELLED = { type: 'shutdown.prepared', active: false };

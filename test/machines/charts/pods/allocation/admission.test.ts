@@ -1,4 +1,4 @@
-/** Who is taken by a node and who is not: the predicates in their order, with upstream's reasons and texts. */
+/** Which pods a node admits: the predicates in order, with upstream's reasons and texts. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -46,7 +46,7 @@ const verdict = (wanted: Pod, node: Partial<NodeView> = {}, others: readonly Can
 const rejection = (wanted: Pod, node: Partial<NodeView> = {}, others: readonly Candidate[] = []) =>
   verdict(wanted, node, others).rejection;
 
-/** What the recorded kubelet said of a pod of this case. */
+/** The recorded kubelet's reason and message for a pod of this case. */
 function recorded(name: string): { reason: string; message: string } {
   const lines = readFileSync(join(GOLDEN, name, 'api.ndjson'), 'utf8')
     .trim()
@@ -219,7 +219,7 @@ describe('the rules of the node', () => {
     });
   });
 
-  it('while it shuts down takes nobody', () => {
+  it('while it shuts down admits no pod', () => {
     expect(rejection(pod(), { isShuttingDown: true })).toEqual({
       reason: 'NodeShutdown',
       message: 'Pod was rejected as the node is shutting down.',
@@ -244,7 +244,7 @@ describe('kernel settings', () => {
     ['kernel.msgx', { ...own, hostIPC: true }, 'forbidden sysctl: "kernel.msgx" not allowed with host IPC enabled'],
     ['net.core.somaxconn', own, null],
     ['vm.swappiness', own, 'forbidden sysctl: "vm.swappiness" not allowlisted'],
-    // CVE-2020-8558: with it, what listens on loopback is reached by neighbours.
+    // CVE-2020-8558: with this sysctl, neighbours reach servers that listen on loopback.
     ['net.ipv4.conf.all.route_localnet', own, 'forbidden sysctl: "net.ipv4.conf.all.route_localnet" not allowlisted'],
   ])('%s of %o: %s', (name, namespaces, why) => {
     expect(forbiddenSysctl([name], namespaces, settings)).toBe(why);

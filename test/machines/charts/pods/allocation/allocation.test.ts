@@ -1,4 +1,4 @@
-/** Pods on a node that counts: proves A1 to A5 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
+/** Pods on a node that counts resources: proves A1 to A5 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { allocationMachine } from '../../../../../src/machines/charts/pods/allocation/allocation.ts';
 import { admissionRequest, allocationOf } from '../../../../../src/machines/model/allocation/request.ts';
@@ -11,7 +11,7 @@ import { manifest, PodsNode, settings } from '../../../../support/pods-node.ts';
 let node: PodsNode;
 const boot = (change: Partial<NodeSettings> = {}): PodsNode => (node = bootCountingNode(change));
 
-/** The next agent on the same machine, which is another by now. */
+/** The next agent on the same machine, whose resources have changed. */
 function restartOn(admission: NonNullable<NodeSettings['admission']>): void {
   node = node.restart(0, { admission, makesPodCgroups: true });
 }
@@ -79,7 +79,7 @@ describe('a pod that the node does not take', () => {
     expect(node.phase('u2')).toBe('Running');
   });
 
-  it('is not refused for labels that nobody has told yet, in a cluster', () => {
+  it('is not refused for labels that are not known yet, in a cluster', () => {
     boot();
     const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
     const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
@@ -102,7 +102,7 @@ describe('a pod that the node does not take', () => {
 
   it.each<[string, number, readonly string[]]>([
     ['is refused where too little is left of what others advertise', settings.behavior, ['u1', 'u4']],
-    ['is taken by a node of before', 0, ['u1', 'u2', 'u3', 'u4']],
+    ['is admitted by an earlier node', 0, ['u1', 'u2', 'u3', 'u4']],
   ])('%s', (_what, behavior, granted) => {
     boot();
     const input = {
@@ -200,7 +200,7 @@ describe('a pod that the node takes', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  it('keeps what another kubelet gave to it, which is of nobody else, until the pod is known to be gone', () => {
+  it('keeps exclusively what another kubelet granted to it, until the pod is known to be gone', () => {
     boot();
     const cpus = [0, 1, 2].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
     const cpuManager = { cpus, reserved: [0], wholeCores: false, isReservationStrict: false };

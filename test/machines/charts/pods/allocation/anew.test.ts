@@ -1,4 +1,4 @@
-/** The manager of allocations begins anew after a crash: it hears of what there is, and pods that are over hold nothing. */
+/** The manager of allocations starts again after a crash: it gets all pods, and ended pods hold nothing. */
 import { expect, it } from 'vitest';
 import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
 

@@ -1,4 +1,4 @@
-/** Pods that another kubelet admitted keep what it granted: proves A6 of `allocation.ts`. */
+/** Pods that another kubelet admitted keep their granted resources: proves A6 of `allocation.ts`. */
 import { describe, expect, it } from 'vitest';
 import { allocationMachine } from '../../../../../src/machines/charts/pods/allocation/allocation.ts';
 import { admissionRequest, allocationOf } from '../../../../../src/machines/model/allocation/request.ts';
@@ -7,7 +7,7 @@ import { runUnder } from '../../../../support/answering-world.ts';
 import { ADMISSION, apiPod, removePod, sendPods } from '../../../../support/counting-node.ts';
 import { image, PodsNode } from '../../../../support/pods-node.ts';
 
-/** What another kubelet granted to pods: amounts of CPU. */
+/** By pod, the CPU that another kubelet granted. */
 type Granted = Readonly<Record<string, string>>;
 
 const stateAfterKubelet = (granted: Granted) => ({
@@ -66,7 +66,7 @@ describe('A6: a resize', () => {
       }));
       world.send({ type: 'allocation.wanted', isAnew: false, ...wanted!, handedOver: handedOver! });
     };
-    /** A pod asks once more when it was granted something else. */
+    /** A pod sends its request again if other resources were granted. */
     const askToGrow = () => {
       ask('grown', '1500m');
       ask('grown', '1500m');

@@ -1,4 +1,4 @@
-/** Pods that are over hold nothing of the node, whatever agent they ended under. */
+/** Ended pods hold nothing of the node, whichever agent ended them. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, PodStatus } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
@@ -46,7 +46,7 @@ it('one that ended before the agent began again leaves its room to others', () =
   expect(node.phase('job')).toBe('Succeeded');
 });
 
-it('one whose end nobody learned of runs again when the machine has started anew, and has its room', () => {
+it('one whose end was not published runs again after a reboot, and has its resources', () => {
   node = bootCountingNode();
   node.world.setManifests([]);
   node.world.runtime.programs.set('job', [
@@ -64,7 +64,7 @@ it('one whose end nobody learned of runs again when the machine has started anew
   node.until('refused', () => node.status('new')?.reason === 'OutOfcpu');
 });
 
-it('one whose sandbox is still to be stopped stays what it became, whoever has its room by now', () => {
+it('one whose sandbox is still to be stopped stays ended, even if another pod has its resources by now', () => {
   node = bootCountingNode();
   node.world.setManifests([]);
   node.world.runtime.programs.set('job', [{ runsMs: 3_000, exitCode: 0 }]);
@@ -119,7 +119,7 @@ it('one from a file that the node ended, and that runs again after the next star
   expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
 });
 
-it('one of the API server that the node ended, and that runs again before anybody knew, is counted again', () => {
+it('one of the API server that the node ended, and that runs again before its end was published, is counted again', () => {
   node = bootCountingNode();
   node.world.setManifests([]);
   const always = {

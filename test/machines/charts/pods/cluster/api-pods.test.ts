@@ -1,4 +1,4 @@
-/** Pods that the API server gives: from the binding to the last DELETE. */
+/** Pods of the API server: from the binding to the last DELETE. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
@@ -30,7 +30,7 @@ afterEach(() => {
   cluster.node.assertReplays();
 });
 
-/** Each agent that starts deletes the slices of drivers that have not registered yet. */
+/** At its start, each agent deletes the slices of drivers that have not registered yet. */
 const SLICES_DELETED = { verb: 'deleteCollection', path: 'resourceslices' };
 
 describe('a pod that is bound to the node', () => {
@@ -53,7 +53,7 @@ describe('a pod that is bound to the node', () => {
     cluster.node.until('it is gone', isGone('web'));
   });
 
-  it('hears in an event that this node does not take it', () => {
+  it('gets an event that this node does not admit it', () => {
     cluster = clusterNode();
     const volumes = Array.from({ length: 501 }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
     cluster.kube.createPod('large', { volumes });
@@ -145,7 +145,7 @@ describe('a pod that is deleted', () => {
   });
 });
 
-describe('a status that somebody else changed', () => {
+describe('a status that another client changed', () => {
   it('is written back, and what belongs to others stays', () => {
     const { node, kube } = running();
     const gate = { type: 'example.com/gate', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' };
@@ -258,7 +258,7 @@ describe('a restart of the agent', () => {
     expect(cluster.node.world.runtime.started).toHaveLength(1);
   });
 
-  it('in the middle of an end takes nothing of the grace: who ends in time ends by itself', () => {
+  it('during an end does not shorten the grace period: a container that ends in time is not killed', () => {
     const { node, kube } = running('web', {}, {}, [{ stopsMs: 20_000 }]);
     kube.delete('pods', 'web', 30);
     node.run(10_000);

@@ -1,7 +1,6 @@
 /**
- * Pods with claims while everything goes wrong: drivers refuse, answers are lost, the checkpoint cannot be written, the
- * API server is away, the agent is killed. Whatever happens, no container runs without its claim, and in the end no
- * driver holds anything.
+ * Pods with claims under faults: drivers refuse, answers are lost, the checkpoint cannot be written, the API server is
+ * unreachable, the agent is killed. No container ever runs without its claim, and in the end no driver holds a claim.
  */
 import { expect, it } from 'vitest';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
@@ -11,7 +10,7 @@ import { type ClusterNode, clusterNode } from './support.ts';
 const DRIVERS = ['gpu.example.test', 'net.example.test'];
 const FAULTY = ['dra.prepare', 'dra.unprepare', 'host.writeCheckpoint', 'kube.get', 'cri.runPodSandbox'];
 const NAMES = ['a', 'b', 'c'];
-/** Longer than the longest pause between two tries of anything here. */
+/** Longer than the longest pause between two attempts here. */
 const CALM_MS = 900_000;
 
 function createPod({ kube }: ClusterNode, name: string, claims: readonly string[]): void {
@@ -41,7 +40,7 @@ function register({ node }: ClusterNode): void {
   }
 }
 
-/** What drivers hold by their own account. */
+/** The claims that drivers hold according to their calls. */
 function heldIn(calls: readonly string[]): ReadonlySet<string> {
   const held = new Set<string>();
   for (const call of calls) {
@@ -52,7 +51,7 @@ function heldIn(calls: readonly string[]): ReadonlySet<string> {
   return held;
 }
 
-/** Each container that was created has the devices of all claims of its pod. */
+/** Checks that each created container has the devices of all claims of its pod. */
 function checkDevices({ node }: ClusterNode): void {
   for (const record of node.sink.records) {
     if (record.k !== 'effect' || record.name !== 'cri.createContainer') continue;
@@ -94,7 +93,7 @@ it.each(Array.from({ length: 24 }, (_, seed) => seed + 1))('seed %i', (seed) => 
   }
   isStormy = false;
   cluster.kube.isAway = false;
-  // A manager that has just started is told by the plugin manager; here by hand, once it listens.
+  // A new manager gets its drivers from the plugin manager; here the test adds them, once the manager listens.
   cluster.node.run(100);
   register(cluster);
   for (const name of NAMES) if (cluster.kube.pod(name) !== undefined) cluster.kube.delete('pods', name);

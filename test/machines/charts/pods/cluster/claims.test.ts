@@ -1,4 +1,4 @@
-/** Devices that a scheduler allocated: drivers prepare them before a pod begins, and take them back after its end. */
+/** Devices that a scheduler allocated: drivers prepare them before a pod starts, and release them after its end. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { readClaimState } from '../../../../../src/machines/model/dra/claims.ts';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
@@ -7,20 +7,20 @@ import { type ClusterNode, clusterNode } from './support.ts';
 const DRIVER = 'gpu.example.test';
 const STATE = '/var/lib/kubelet/dra_manager_state';
 let cluster: ClusterNode;
-/** Of pods, also when they are gone. */
+/** The uids of pods, including those that are gone. */
 const uids: Record<string, string> = {};
 
 const API = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceClaim' } as const;
 
 interface ClaimOptions {
-  /** The pod that it was made for. */
+  /** The pod for which the claim was generated. */
   readonly owner?: string;
-  /** Pods. */
+  /** The pods for which the claim is reserved. */
   readonly reservedFor?: readonly string[];
   readonly isAllocated?: boolean;
 }
 
-/** Of a pod that there is not, any uid. */
+/** The uid of a pod; a fixed one if there is no such pod. */
 const uidOf = (name: string): string => cluster.kube.pod(name)?.metadata.uid ?? `uid-of-${name}`;
 
 function createClaim(name: string, { owner, reservedFor = [], isAllocated = true }: ClaimOptions = {}): void {
@@ -44,7 +44,7 @@ function createClaim(name: string, { owner, reservedFor = [], isAllocated = true
   );
 }
 
-/** The scheduler has done its part before the node hears of the pod; drivers have registered. */
+/** Boots a node with registered drivers, after the scheduler has assigned the pod. */
 function booted(spec: object, { status = {}, hasDriver = true, claims = () => {} } = {}): ClusterNode {
   cluster.kube.createPod('p', spec);
   claims();

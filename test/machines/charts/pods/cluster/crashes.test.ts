@@ -1,4 +1,4 @@
-/** A crash of one of the actors that follow the API server: contained, told, and made good. */
+/** A crash of one of the actors that follow the API server is contained, reported, and repaired by a restart. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { manifest } from '../../../../support/pods-node.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
@@ -59,7 +59,7 @@ afterEach(() => cluster.node.assertReplays());
 
 const uid = () => cluster.kube.pod('web').metadata.uid as string;
 
-/** By machine: where one of its actors is, and an event that it cannot understand in this form. */
+/** By machine: the address of one of its actors, and an event that it cannot handle in this form. */
 const cases: [machine: string, address: () => string, event: object][] = [
   ['apiSource', () => 'kubelet/podConfig/apiSource', { type: 'reflector.listed', items: null }],
   ['httpSource', () => 'kubelet/podConfig/httpSource', { type: 'manifests.fetched', manifests: 5 }],
@@ -93,7 +93,7 @@ describe('a crash of one actor', () => {
     expect(node.crashes()).toHaveLength(1);
   });
 
-  /** What these ask for when they begin anew comes while the other one is not there. */
+  /** The answers to their first requests arrive while the other actor does not exist. */
   const others: [address: string, event: object][] = [
     ['kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: null }],
     ['kubelet/status', { type: 'status.observed', pod: null, seen: null }],

@@ -1,4 +1,4 @@
-/** Pods and the volumes behind their claims, with the drivers' side of the node: what is waited for, refused, ended. */
+/** Pods and the volumes of their claims, with the node's calls to drivers: waits, refusals, ends. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ClusterNode, clusterNode } from './support.ts';
 
@@ -26,7 +26,7 @@ function createClaim(spec: object = {}, metadata: object = {}, name = 'data'): v
   const [volume, claim] = ['PersistentVolume', 'PersistentVolumeClaim'];
   const bound = { spec: { volumeName: 'pv1' }, status: { phase: 'Bound' } };
   const { uid } = kube.create({ apiVersion: 'v1', kind: claim, metadata: { name, ...metadata }, ...bound }).metadata;
-  // As the API server has it: a field without a value is none.
+  // As the API server stores it: without fields that have no value.
   const fields = Object.entries({ claimRef: { uid }, ...source, ...spec });
   const held = Object.fromEntries(fields.filter(([, value]) => value !== undefined));
   kube.create({ apiVersion: 'v1', kind: volume, metadata: { name: 'pv1' }, spec: held });
@@ -204,7 +204,7 @@ describe('a pod with a volume of a CSI driver', () => {
     },
   );
 
-  it('that nobody mounts is no event, as its driver may still mount it', () => {
+  it('that is not mounted is no event, as its driver may still mount it', () => {
     const { node, kube } = booted();
     node.world.fault = (name) => (name === 'csi.stage' ? { hangs: true } : undefined);
     createClaim();
@@ -378,7 +378,7 @@ describe('what lies behind a claim', () => {
     expect(messages()[0]).toContain('PVC default/web-v was not created for pod default/web (pod is not owner)');
     const owner = { apiVersion: 'v1', kind: 'Pod', name: 'web', uid, controller: true, blockOwnerDeletion: true };
     kube.patch('persistentvolumeclaims', 'web-v', { metadata: { ownerReferences: [owner] } });
-    // A node may not watch claims: it looks again after a while.
+    // A node may not watch claims: it reads them again after a while.
     node.until('Running', isRunning('web'), 120_000);
   });
 });

@@ -1,4 +1,4 @@
-/** Events in the API server: what is posted, what is counted up, and what an unwilling server costs. */
+/** Events in the API server: which are posted, which are counted, and the consequences of a failing server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
@@ -101,7 +101,7 @@ describe('eventWriter', () => {
 
   it.each([
     ['is posted whatever the warnings about the object, of which there are 25 at once', NEWEST_BEHAVIOR, true],
-    ['was not posted by a node of before, when 25 of the object were', 1, false],
+    ['was not posted by an earlier node, when 25 of the object were', 1, false],
   ])('that is normal %s', (_, behavior, isPosted) => {
     const { node } = booted({ behavior });
     for (let nth = 0; nth < 30; nth += 1) send('Readiness probe failed: ', 'Unhealthy');

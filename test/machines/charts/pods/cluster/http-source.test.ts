@@ -1,4 +1,4 @@
-/** Static pods behind a URL, beside those of files and of the API server. */
+/** Static pods from a URL, beside those of files and of the API server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
 import { clusterNode } from './support.ts';
@@ -79,7 +79,7 @@ describe('httpSource', () => {
     expect(node.logs('Failed to read pods from URL')).toEqual([{ url, error }]);
   });
 
-  it('that never gave anything holds back the end of pods that nobody wants', () => {
+  it('that never published anything delays the end of orphaned pods', () => {
     prepare().world.setFetched(null, 'connection refused');
     node.world.runtime.runSandbox({
       metadata: { name: 'old', uid: 'old', namespace: 'n', attempt: 0 },

@@ -1,4 +1,4 @@
-/** Images whose credentials a plugin has by the service account of the pod. */
+/** Images whose credentials come from a plugin for the service account of the pod. */
 import { afterEach, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { image } from '../../../../support/pods-node.ts';

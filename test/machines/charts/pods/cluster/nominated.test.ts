@@ -1,4 +1,4 @@
-/** A pod for which others were preempted before it was bound to this node. */
+/** A pod for which other pods were preempted before it was bound to this node. */
 import { expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { nodeBefore } from '../support.ts';
@@ -6,7 +6,7 @@ import { clusterNode } from './support.ts';
 
 it.each([
   ['is nominated for no node any more when it runs', NEWEST_BEHAVIOR, undefined],
-  ['stayed nominated on a node of before', nodeBefore('sourcesAsKubelet'), 'node'],
+  ['stayed nominated on an earlier node', nodeBefore('sourcesAsKubelet'), 'node'],
 ])('%s', (_what, behavior, nominated) => {
   const { node, kube } = clusterNode({ behavior });
   kube.createPod('web');

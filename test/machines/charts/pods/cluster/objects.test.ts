@@ -1,4 +1,4 @@
-/** What pods use of other objects: ConfigMaps, Secrets, services, RuntimeClasses, tokens of service accounts. */
+/** Objects that pods use: ConfigMaps, Secrets, services, RuntimeClasses, tokens of service accounts. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
@@ -357,7 +357,7 @@ describe('a token of the pod’s service account', () => {
     expect(JSON.stringify(node.sink.records)).not.toContain('token-1"');
   });
 
-  it('is renewed when most of its life has passed, and written anew', () => {
+  it('is renewed when most of its lifetime has passed, and written again', () => {
     const { node, kube } = booted();
     kube.createPod('web', token(600));
     node.until('Running', isRunning('web'));

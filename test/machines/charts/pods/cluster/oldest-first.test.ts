@@ -1,4 +1,4 @@
-/** Of the pods in a list of the API server, which get the room of the node. */
+/** Which pods of a list of the API server get the resources of the node. */
 import { afterEach, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { ADMISSION } from '../../../../support/counting-node.ts';
@@ -7,7 +7,7 @@ import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;
 
-/** A list with two pods, of which the node has room for one: `a` is younger than `b`. */
+/** A list of two pods on a node with room for one: `a` is younger than `b`. */
 function listed(behavior: number): void {
   cluster = clusterNode({ admission: ADMISSION, behavior });
   const { node, kube } = cluster;
@@ -33,7 +33,7 @@ it('the oldest, whatever their names', () => {
   expect(outcomes()).toEqual(['OutOfcpu', '']);
 });
 
-it('the first by name on a node of before', () => {
+it('the first by name on an earlier node', () => {
   listed(nodeBefore('sourcesAsKubelet'));
   expect(outcomes()).toEqual(['', 'OutOfcpu']);
 });

@@ -55,7 +55,7 @@ const created = () => cluster.kube.of('create', /podcertificaterequests$/);
 
 const versionOf = ({ metadata }: ApiObject): number => Number(metadata.resourceVersion);
 
-/** What a signer writes about the newest request that it has not answered. */
+/** A signer's answer to the newest unanswered request. */
 function answer(status: object): void {
   const [object] = requests()
     .filter((each) => each.status === undefined)
@@ -113,7 +113,7 @@ describe('podCertificate', () => {
       { path: 'tls/chain.pem', mode: 0o644, content: { text: chain('one') } },
       { path: 'tls/key.pem', mode: 0o644, content: { text: key } },
     ]);
-    // It would start without the API server, and without a key.
+    // The pod would start without the API server, and without a key.
     expect(node.world.remembered.size).toBe(0);
   });
 
@@ -174,7 +174,7 @@ describe('podCertificate', () => {
     expect(node.world.runtime.started).toEqual([]);
   });
 
-  it('that nobody issues is said, and comes when it comes', () => {
+  it('that is not issued is reported, and used when it is issued', () => {
     const { node, kube } = booted();
     kube.createPod('web', projected());
     waits();
@@ -223,7 +223,7 @@ describe('podCertificate', () => {
     expect(messages()).toContain(`${FAILED}credential bundle is not issued yet: ${why}`);
   });
 
-  it('is asked for anew by another podCertificate actor when the first crashed', () => {
+  it('is requested again by another podCertificate actor when the first one crashed', () => {
     const { node, kube } = booted();
     const { uid } = kube.createPod('web', projected()).metadata;
     waits();

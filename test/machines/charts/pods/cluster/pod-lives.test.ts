@@ -1,4 +1,6 @@
-/** Lives of pods that no recording has: what follows an end, a change, a deadline, and what is said of it. */
+/**
+ * Lives of pods that no recording has: the consequences of an end, a change and a deadline, and the reports about them.
+ */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Program } from '../../../../../src/simulation/world/runtime-model.ts';
 import { image } from '../../../../support/pods-node.ts';
@@ -6,7 +8,7 @@ import { type ClusterNode, clusterNode } from './support.ts';
 
 interface Life {
   readonly programs?: Readonly<Record<string, readonly Program[]>>;
-  /** Commands of probes that fail. */
+  /** The commands of probes that fail. */
   readonly failing?: readonly string[];
 }
 
@@ -41,7 +43,7 @@ const stops = () =>
       : [],
   );
 
-/** States of containers that the world was told, in their order. */
+/** The states of containers in the published statuses, in order. */
 const shown = () =>
   cluster.kube
     .of('patch')
@@ -86,7 +88,7 @@ describe('a probe that ends a container', () => {
     expect(events('BackOff')).toEqual([]);
   });
 
-  it('shows nobody its end: it runs until the next instance does, or is kept from it', () => {
+  it('does not publish its end: it runs until the next instance does, or is prevented from it', () => {
     const { node } = live(dying('OnFailure'), killed);
     node.run(40_000);
     expect(shown()).not.toContain('terminated');
@@ -150,7 +152,7 @@ describe('another image', () => {
     expect(statusOf('a')).toMatchObject({ state: { running: {} }, restartCount: 2, image: 'app:2' });
   });
 
-  it('is tried at once when the one before could not be pulled, and the old answer is for nobody', () => {
+  it('is tried at once if the previous one could not be pulled, and the old answer is ignored', () => {
     const { node } = live({ containers: [container('a', { image: 'missing:1' })] });
     node.run(300);
     setImage('containers', 'app:2');
@@ -163,7 +165,7 @@ describe('another image', () => {
     expect(statusOf('a')?.state).toHaveProperty('running');
   });
 
-  it('brings a container back that would never come again by itself', () => {
+  it('restarts a container that would not restart otherwise', () => {
     const { node } = live({ restartPolicy: 'Never', containers: [container('a')] });
     node.run(3_000);
     setImage('containers', 'app:2');

@@ -1,4 +1,4 @@
-/** `pods` begins anew after a crash: what runs on the node goes on, whoever answers first. */
+/** `pods` starts again after a crash: running pods continue, whichever answer comes first. */
 import { expect, it } from 'vitest';
 import { clusterNode } from './support.ts';
 

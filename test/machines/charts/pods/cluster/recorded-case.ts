@@ -1,6 +1,6 @@
 /**
- * Lives through a recording of `test/golden/pods`: creates its objects in an API server, does what its user did, and
- * collects what the agent then asked of the API server. Reads and does; judges nothing.
+ * Plays a recording of `test/golden/pods`: creates its objects in an API server, performs the steps of its user, and
+ * collects the agent's requests to the API server. It compares nothing.
  */
 
 import type { AdmissionSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
@@ -17,11 +17,11 @@ const LOADED = ['localhost/bb:1', 'localhost/pause:1'];
 const PULLED = ['always:latest', 'always', 'ok:1', 'ok2:1', 'samepause:1', 'private/x:1'].map(
   (name) => `localhost:5000/${name}`,
 );
-/** After the last step: what is still written. */
+/** The time for writes after the last step. */
 const AFTERMATH_MS = 15_000;
 const WAIT_MS = 200_000;
 
-/** The node of the recordings, as facts.md has it. */
+/** The node of the recordings, according to facts.md. */
 const admission: AdmissionSettings = {
   allocatable: { cpu: '2000', memory: '25171656704', pods: '110', 'ephemeral-storage': '270553174016' },
   wholeNode: { cpu: '2000', memory: '25276514304', pods: '110', 'ephemeral-storage': '270553174016' },
@@ -63,7 +63,7 @@ export function live(recording: Recording): Lived {
     spec: kubernetes,
   });
   node.boot().run(2_000);
-  // No part of a node of the model watches the Node; this is what it would say.
+  // In this model no actor watches the Node; these are the labels that it would report.
   const { labels } = admission;
   void node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: { metadata: { labels } } }, 'test');
   kube.requests.length = 0;
@@ -121,7 +121,7 @@ class Life {
     } else if (step.waitVolume !== undefined) this.node.run(5_000);
   }
 
-  /** `all`, or the objects of these names. */
+  /** Applies `all` objects, or those with these names. */
   private apply(which: Recorded): void {
     for (const object of this.recording.objects) {
       const { name } = object.metadata;
@@ -144,7 +144,7 @@ class Life {
     this.kube.create({ ...object, ...spec, metadata: { ...object.metadata, namespace } });
   }
 
-  /** Where the recorder gave up, it went on. */
+  /** Continues after the limit, as the recorder did. */
   private until(step: Recorded, holds: () => boolean): void {
     if (step.ok === false) this.node.run(5_000);
     else this.node.until(JSON.stringify(step).slice(0, 120), holds, WAIT_MS);
@@ -196,14 +196,14 @@ class Life {
 const isTrue = (p: Recorded, type: string): boolean =>
   (p.status?.conditions ?? []).some((each: Recorded) => each.type === type && each.status === 'True');
 
-/** The recorder's conditions are expressions over the pod `p`; they are part of the recordings. */
+/** The recorder's conditions, expressions over the pod `p`, are part of the recordings. */
 function expression(text: string): (p: Recorded) => boolean {
   // oxlint-disable-next-line typescript/no-implied-eval
   const test = new Function('p', `try { return Boolean(${text}) } catch { return false }`);
   return (p) => test(p) as boolean;
 }
 
-/** What the shell of a recorded container does, as far as its agent can see. */
+/** The behaviour of a recorded container's shell, as far as its agent can see it. */
 function programOf({ config }: Container): Program {
   const text = [...(config.command ?? []), ...(config.args ?? [])].join(' ');
   if (text.includes('|| { touch')) return { runsMs: 20, exitCode: config.metadata?.attempt === 0 ? 1 : 0 };

@@ -1,6 +1,6 @@
-/** Where this agent, lived through under the model of the runtime, differs from a recording, and why it may. */
+/** The allowed differences of this agent, with a modelled runtime, from recordings, each with its reason. */
 interface Excuse {
-  /** Why the recording cannot be lived through here. */
+  /** Why a recording cannot be played here. */
   readonly skip?: string;
   readonly differences?: readonly { readonly text: RegExp; readonly reason: string }[];
 }

@@ -1,8 +1,8 @@
 /**
- * What the recorded kubelet wrote to its API server about pods, and what this agent writes when the same happens.
+ * The recorded kubelet's writes about pods to its API server, compared with this agent's writes in the same situation.
  *
- * Compared are: every Event as a series (object, reason, type, message, field), every DELETE, every POST that is no
- * Event, and the last status of each pod. How many statuses come before the last one depends on the moment.
+ * Compared are every Event as a series (object, reason, type, message, field), every DELETE, every POST of other
+ * objects, and the last status of each pod. The number of statuses before the last one depends on timing.
  */
 import { afterAll, describe, expect, it } from 'vitest';
 import { type Recorded, type Recording, recordings } from '../../../model/spec/recordings.ts';
@@ -22,7 +22,7 @@ afterAll(() => {
 
 const isEvent = ({ path }: Recorded): boolean => /events(\/|$)/.test(path);
 
-/** Names of the recording for what is another name in each run. */
+/** Replaces names that differ in each run by the names in the recording. */
 function mask(text: string, uids: ReadonlyMap<string, string> = new Map()): string {
   let masked = text;
   for (const [uid, name] of uids) masked = masked.replaceAll(uid, name);
@@ -66,7 +66,7 @@ function ordered(value: unknown): unknown {
   return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** DELETEs that found nothing any more are left out: the watch had not told yet. */
+/** DELETEs of missing objects are left out: the watch had not reported the deletion yet. */
 const recordedRequests = ({ writes }: Recording): string[] =>
   writes
     .filter((write) => !isEvent(write) && write.method !== 'PATCH' && write.code !== 404)
@@ -81,7 +81,7 @@ const ownRequests = ({ writes, uids }: Lived): string[] =>
     .map(({ verb, path, body }) => requestText(VERBS[verb]!, path, body, uids))
     .toSorted();
 
-/** The model of the runtime tells no users, and its images have other names. */
+/** The modelled runtime reports no users, and its images have other names. */
 function comparable(status: Recorded, uids?: ReadonlyMap<string, string>): Recorded {
   const text = mask(JSON.stringify(normal(status)), uids)
     .replaceAll(/"imageID":"[^"]+"/g, '"imageID":"*"')

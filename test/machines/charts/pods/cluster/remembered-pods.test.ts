@@ -1,4 +1,4 @@
-/** A node that starts again while its API server is away: what it ran before, it runs again. */
+/** A node that reboots while its API server is unreachable runs its remembered pods. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { KubeObject } from '../../../../../src/machines/model/operations/kube.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
@@ -20,7 +20,7 @@ function running(spec = {}, settings: Partial<NodeSettings> = { rememberedPodsDi
   return cluster;
 }
 
-/** The machine starts again, and nobody answers. */
+/** The machine reboots, and the API server does not answer. */
 function reboot(): void {
   const { node, kube } = cluster;
   kube.isAway = true;
@@ -32,7 +32,7 @@ function reboot(): void {
 
 const started = () => cluster.node.world.runtime.started;
 
-/** The actors that a test has crash. */
+/** The actors that a test crashes. */
 const crashing: string[] = [];
 
 afterEach(() => {

@@ -1,4 +1,4 @@
-/** What the API server is told, and keeps, when an agent or one of its actors begins anew. */
+/** What the API server receives and keeps when an agent or one of its actors restarts. */
 import { afterEach, expect, it } from 'vitest';
 import { ADMISSION } from '../../../../support/counting-node.ts';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
@@ -33,7 +33,7 @@ it('a pod that its deadline ended has failed for good, also when its processes e
   expect(statusOf('web')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
 });
 
-it('nothing is said of a pod before it is known what runs, whoever grants it something', () => {
+it('nothing is reported about a pod before its containers are known, whatever is granted to it', () => {
   boot();
   runWeb();
   const before = reported(0).length;
@@ -49,7 +49,7 @@ it('nothing is said of a pod before it is known what runs, whoever grants it som
 const crashSource = () =>
   void node.kernel.dispatch('kubelet/podConfig/apiSource', { type: 'reflector.listed', items: null }, 'test');
 
-it('what went while the source of its pods was crashed has nobody who waits for it', () => {
+it('a pod that was removed while its source was crashed is not waited for', () => {
   boot();
   runWeb();
   const { uid } = cluster.kube.pod('web').metadata;

@@ -1,4 +1,4 @@
-/** A node that has an API server, for tests of the pods' room. */
+/** A node with an API server, for tests of pods. */
 
 import type { KernelOptions } from '../../../../../src/kernel/kernel.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';

@@ -1,4 +1,4 @@
-/** Pods of the API server that are, or become, larger than this node takes them. */
+/** Pods of the API server that exceed this node's limits of size, at once or after a change. */
 import { afterEach, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { nodeBefore } from '../support.ts';
@@ -60,7 +60,7 @@ it('one that was never accepted can be deleted', () => {
   expect(cluster.node.world.callsOf('cri.runPodSandbox')).toEqual([]);
 });
 
-it('one that has grown did not end on a node of before', () => {
+it('one that has grown did not end on an earlier node', () => {
   booted(nodeBefore('sourcesAsKubelet'));
   cluster.kube.delete('pods', 'web', 1);
   cluster.node.run(20_000);

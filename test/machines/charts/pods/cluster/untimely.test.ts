@@ -1,4 +1,4 @@
-/** What is said once, while whom it concerns waits for something else: nothing of it is lost. */
+/** Messages that are sent once, while their receiver waits for something else: none is lost. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ClusterNode, clusterNode } from './support.ts';
 

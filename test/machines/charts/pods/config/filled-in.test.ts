@@ -1,4 +1,4 @@
-/** What is filled in of a manifest, as the Go kubelet 1.36.2 does, and what a node of 0.2.0 did. */
+/** The defaults in manifests, by the Go kubelet 1.36.2, and by a node of 0.2.0. */
 import { describe, expect, it } from 'vitest';
 import { publishStaticPods } from '../../../../../src/machines/charts/pods/config/pod-source.ts';
 import { staticPod } from '../../../../../src/machines/model/pods/static-pod.ts';
@@ -103,7 +103,7 @@ it.each([
   expect(() => filled(spec, {}, BEFORE)).toThrow();
 });
 
-it('a manifest that says that it is a mirror pod is not mirrored, and was by a node of 0.2.0', () => {
+it('a manifest with the annotation of a mirror pod is not mirrored; a node of 0.2.0 did mirror it', () => {
   const pod = filled({}, { annotations: { 'kubernetes.io/config.mirror': 'x' } });
   const sent = (node: typeof NOW) => {
     const messages: string[] = [];

@@ -1,4 +1,4 @@
-/** A source with many pods publishes a few in each turn, and other messages have their turn in between. */
+/** A source with many pods publishes a few in each turn, so that other messages are handled in between. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { KernelRecord } from '../../../../../src/kernel/records.ts';
 import { manifest, nodeWith, type PodsNode } from '../../../../support/pods-node.ts';
@@ -35,7 +35,7 @@ const messagesTo = (actor: string, type: string, records: readonly KernelRecord[
     record.k === 'message' && record.to === `kubelet/${actor}` && record.event.type === type ? [record.event] : [],
   );
 
-/** The names that were published by this operation, by turn. */
+/** The names that were published with this operation, by turn. */
 const published = (op: string): string[][] =>
   turnsOf(node.sink.records)
     .map((turn) =>
@@ -73,7 +73,7 @@ describe('a list of the API server', () => {
     expect(published('ADD')).toEqual([names.slice(0, PORTION)]);
   });
 
-  /** The watch says this at once; in the test's world it would open after the last portion. */
+  /** The watch reports this at once; in the world of the tests it would only open after the last portion. */
   const watched = (change: string, object: object): void =>
     void node.kernel.dispatch('kubelet/podConfig/apiSource', { type: 'reflector.changed', change, object }, 'test');
 

@@ -1,4 +1,4 @@
-/** Logs of containers in the pods' room: who keeps which log, and what follows a rotation. */
+/** Logs of containers in the charts of pods: which actor keeps which log, and the consequences of a rotation. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { containerLogMachine } from '../../../../../src/machines/charts/pods/container/container-log.ts';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';

@@ -1,4 +1,4 @@
-/** What ends a crash loop, as in the kubelet and as before `containersAsKubelet`. */
+/** What ends a crash loop, in the kubelet and before `containersAsKubelet`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
@@ -16,7 +16,7 @@ afterEach(() => {
 const starts = (): number => node.world.runtime.started.length;
 
 describe('a crash loop with a short longest back-off', () => {
-  /** How often a container that always fails after this time was started in the hour. */
+  /** The number of starts in an hour, of a container that always fails after this time. */
   function startsInAnHour(runsMs: number, settings: Partial<NodeSettings> = {}): number {
     node = new PodsNode({ settings: { crashLoopBackOffMaxMs: 60_000, ...settings } });
     node.world.runtime.images.set('app:1', image('app:1'));
@@ -51,7 +51,7 @@ describe('other resources', () => {
     node.until('a pause', () => starts() === instances && isBackingOff(), 60_000);
   }
 
-  it('end the pause of a container that waits for its next start, and begin its back-off anew', () => {
+  it('end the pause of a container that waits for its next start, and reset its back-off', () => {
     crashLoop(4);
     sendPods(node, 'UPDATE', asking(2, '200m'));
     node.run(5_000);

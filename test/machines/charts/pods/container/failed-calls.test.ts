@@ -1,4 +1,4 @@
-/** What is reported of calls about a container or a sandbox that fail. */
+/** Reports of failed calls about a container or a sandbox. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import type { Fault } from '../../../../../src/simulation/world/pods-world.ts';
@@ -58,7 +58,7 @@ describe('the end of a pod', () => {
     expect(messages('FailedKillPod')).toEqual([kill('KillPodSandbox', 'u1')]);
   });
 
-  it('was reported for sandboxes alone on a node of before', () => {
+  it('was reported only for sandboxes on an earlier node', () => {
     booted(EARLIER).until('Running', running);
     fail('cri.stopContainer', STUCK);
     node.world.setManifests([]);

@@ -1,4 +1,4 @@
-/** Lifecycle hooks: what runs with a container's start and before its end, within its grace. */
+/** Lifecycle hooks: they run after a container's start and before its end, within its grace period. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 

@@ -1,4 +1,4 @@
-/** Instances that somebody else began, lost or left behind: what a container makes of them. */
+/** Instances that another agent started, lost or left behind: how the actor of a container treats them. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, nodeWith, PodsNode } from '../../../../support/pods-node.ts';
 import { nodeBefore } from '../support.ts';
@@ -12,7 +12,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('one that the runtime lost has not ended in a way that asks for all containers to begin anew', () => {
+it('one that the runtime lost has not ended in a way that requires a restart of all containers', () => {
   const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'NotIn', values: [0] } }];
   node = nodeWith({
     uid: 'u1',
@@ -52,7 +52,9 @@ it('one that the runtime knows has the number that follows, whatever logs there 
   expect(node.world.runtime.started).toEqual(['web-node/app#0', 'web-node/app#1']);
 });
 
-/** The machine went down between create and start; like containerd, the runtime does not end what never ran. */
+/**
+ * The machine went down between create and start; like containerd, the runtime does not end a container that never ran.
+ */
 function createdInDeadSandbox() {
   node = nodeWith({ uid: 'u1' });
   const { runtime } = node.world;
@@ -86,7 +88,7 @@ it('one whose start was given up when its sandbox died, and that never ran, is n
   expect(status()).toMatchObject({ restartCount: 1 });
 });
 
-it('one whose start was given up for all to begin anew, and that never ran, is not waited for', () => {
+it('one whose start was cancelled for a restart of all containers, and that never ran, is not waited for', () => {
   const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [7] } }];
   const containers = [
     { name: 'app', image: 'app:1', restartPolicy: 'Always', restartPolicyRules },

@@ -21,7 +21,7 @@ it('a value is what was kept last under its key', () => {
 });
 
 it('what is kept again goes behind the others of its list, wherever it stood', () => {
-  // Keys of one list: each of the 128 has some of so many.
+  // The keys of one of the 128 lists over which these names are distributed.
   const [first] = numbered(1_000);
   const keys = first!.split('\n').map((text) => (JSON.parse(text) as [string, number])[0]);
   expect(keys.length).toBeGreaterThan(3);

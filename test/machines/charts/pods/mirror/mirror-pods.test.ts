@@ -1,4 +1,4 @@
-/** Static pods as the API server shows them. */
+/** Static pods in the API server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { mirrorPodsMachine } from '../../../../../src/machines/charts/pods/mirror/mirror-pods.ts';
 import { ok, runUnder } from '../../../../support/answering-world.ts';
@@ -69,7 +69,7 @@ describe('a static pod', () => {
     node.until('a mirror', () => mirror() !== undefined, 60_000);
   });
 
-  it('gets its mirror pod back when somebody deletes it', () => {
+  it('gets its mirror pod back after its deletion', () => {
     const { node, kube } = booted();
     const { uid } = mirror().metadata;
     kube.delete('pods', 'web-node', 0);
@@ -82,7 +82,7 @@ describe('a static pod', () => {
     expect(node.world.runtime.started).toHaveLength(1);
   });
 
-  it('whose mirror pod became another one while nobody watched shows its status in that one', () => {
+  it('whose mirror pod was replaced while no watch was open shows its status in the new one', () => {
     const { node, kube } = booted();
     node.run(30_000);
     const { uid, annotations, ownerReferences } = mirror().metadata;
@@ -141,7 +141,7 @@ describe('a static pod', () => {
   });
 });
 
-describe('a mirror pod that nobody wants', () => {
+describe('a mirror pod without a static pod', () => {
   it('is taken away once every source has spoken', () => {
     cluster = clusterNode();
     const { node, kube } = cluster;

@@ -1,10 +1,10 @@
-/** A pod of more containers than one turn begins: they come in groups, also under a new agent, and end as one. */
+/** A pod with more containers than one turn starts: they start in groups, also with a new agent, and end together. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 
 const IMAGE = 'app:1';
 const COUNT = 130;
-/** Containers of a group. */
+/** The containers of a group. */
 const GROUP = 40;
 const containers = (count: number) => Array.from({ length: count }, (_, i) => ({ name: `c${i}`, image: IMAGE }));
 
@@ -14,7 +14,7 @@ const running = () => [...runtime().containers.values()].filter(({ state }) => s
 const begun = (turn: readonly { readonly k: string }[]): number =>
   turn.filter((each) => each.k === 'message' && JSON.stringify(each).includes('/container-c')).length;
 
-/** Containers whose actors each turn begins, at most. */
+/** The maximum number of containers whose actors start in one turn. */
 function largestGroup(): number {
   let largest = 0;
   let turn: { readonly k: string }[] = [];

@@ -67,7 +67,7 @@ it('end while they wait', () => {
   node.until('gone', () => node.podState('u1') === undefined, 5_000);
 });
 
-it('had a sandbox requested on a node of before', () => {
+it('had a sandbox requested on an earlier node', () => {
   booted(nodeBefore('networkAwaited'), { uid: 'u1' }).run(5_000);
   expect([reports(), sandboxes()]).toEqual([0, 1]);
 });

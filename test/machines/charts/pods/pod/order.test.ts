@@ -1,4 +1,4 @@
-/** The order in which a pod comes up, when parts of what was passed end, are forgotten, or lie in an older sandbox. */
+/** The order of a pod's start, if earlier parts end, are forgotten, or belong to an older sandbox. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 
@@ -33,7 +33,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('a sidecar that waits for its next start holds up nobody who comes after it', () => {
+it('a sidecar that waits for its next start does not delay the following containers', () => {
   boot();
   runtime().programs.set('side', [{ runsMs: 500, exitCode: 1 }]);
   node.until('the second one', hasStarted('second#0'));

@@ -1,4 +1,4 @@
-/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-allocation.ts`. */
+/** Pods on a node with exclusive CPUs and memory: proves C1 and C2 of `pod-allocation.ts`. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
@@ -39,7 +39,7 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
   send('ADD', asking('own', whole('2')));
   node.until('it runs', () => node.phase('own') === 'Running');
   node.run(1_000);
-  // Of the shared one; the other was created with its CPUs.
+  // For the container with shared CPUs; the other one was created with its CPUs.
   expect(reported()).toBe(2);
   expect(node.world.softState.grants).toMatchObject({ own: { cpus: { c: '1-2' } } });
   send('UPDATE', asking('own', whole('3'), 2));

@@ -1,4 +1,4 @@
-/** The life of pods over a model runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
+/** The life of pods with a modelled runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../../src/machines/model/api/pod.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../../support/pods-node.ts';
@@ -63,7 +63,7 @@ describe('a pod with one container', () => {
     node.boot();
     until('Running', running('u1'));
     const at = (name: string) => node.world.callsOf(name)[0]!.atMs;
-    /** The world takes so long to make a sandbox. */
+    /** The time that the world takes to create a sandbox. */
     const sandboxMs = 60;
     expect(at('cri.pullImage')).toBeLessThan(at('cri.runPodSandbox') + sandboxMs);
   });
@@ -287,7 +287,7 @@ describe('a container that ends', () => {
     nothingLeft();
   });
 
-  it('that somebody removed is made again', () => {
+  it('that was removed by another client is created again', () => {
     boot({ uid: 'u1' });
     until('Running', running('u1'));
     node.world.runtime.removeContainer(node.world.runtime.running('app')!.id);
@@ -327,7 +327,7 @@ describe('images', () => {
     expect(node.world.callsOf('cri.pullImage')).toEqual([]);
   });
 
-  it('are pulled once for all who wait', () => {
+  it('are pulled once for all waiting pods', () => {
     prepare({ uid: 'u1', name: 'a' }, { uid: 'u2', name: 'b' }).world.runtime.images.clear();
     node.world.registry.set('app:1', image('app:1'));
     node.boot();

@@ -1,4 +1,7 @@
-/** A resize that meets a container on its way, or an agent that begins: proves R2 and R3 of `pod-resize.ts`. */
+/**
+ * A resize of a container that is being created or started, or at the start of an agent: proves R2 and R3 of
+ * `pod-resize.ts`.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';
@@ -161,7 +164,7 @@ describe('a container that is on its way with what was given before', () => {
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
   });
 
-  it('begins anew once more when still more is given meanwhile', () => {
+  it('restarts once more when still more is granted meanwhile', () => {
     sendPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
     node.until('Running', isRunning);
     node.world.fault = (name) => (name === 'cri.createContainer' ? { extraMs: 10_000 } : undefined);
@@ -174,7 +177,7 @@ describe('a container that is on its way with what was given before', () => {
   });
 });
 
-it('an instance that another one is about to replace is told nothing: the next one has what is given', () => {
+it('an instance that is about to be replaced is not resized: the next one gets the granted resources', () => {
   const large = { resources: { requests: { cpu: '200m', memory: '64Mi' }, limits: { memory: '64Mi' } } };
   const small = { resources: { requests: { cpu: '100m', memory: '32Mi' }, limits: { memory: '32Mi' } } };
   node.world.runtime.programs.set('c', [{ stopsMs: 5_000 }]);

@@ -1,4 +1,4 @@
-/** In-place resize of what initialises a pod, and not as a sidecar. */
+/** In-place resize of init containers that are not sidecars. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';

@@ -1,4 +1,4 @@
-/** In-place resize of pods as a whole, and of less memory than is in use: proves R2 and R4 of `pod-resize.ts`. */
+/** In-place resize of whole pods, and to less memory than is in use: proves R2 and R4 of `pod-resize.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   changesOf,
@@ -137,7 +137,7 @@ describe('a pod that runs', () => {
     expect([reasons(), restarts()]).toEqual([['ResizeStarted', 'ResizeCompleted'], 0]);
   });
 
-  it('begins anew once where the policy of its container wants it, however often the change is tried', () => {
+  it('restarts once if the policy of its container requires it, however often the change is tried', () => {
     let failures = 0;
     node.world.fault = (name) => (name === 'cgroup.update' && failures++ < 3 ? { error: 'busy' } : undefined);
     run(asking(1, small, { resizePolicy: RESTART }), asking(2, large, { resizePolicy: RESTART }));
@@ -145,7 +145,7 @@ describe('a pod that runs', () => {
     expect(reasons()).toEqual(['ResizeStarted', 'ResizeError', 'ResizeCompleted']);
   });
 
-  it('is asked for its memory after those have ended that begin anew', () => {
+  it('gives up memory after the restarting containers have ended', () => {
     const used = () => void (node.world.memoryUsage = node.world.runtime.running('app') ? String(100 * MI) : '0');
     node.world.fault = (name) => {
       if (name === 'cgroup.memoryUsage') used();
@@ -161,7 +161,7 @@ describe('a pod that runs', () => {
     expect(node.world.callsOf('cgroup.memoryUsage')).toEqual([]);
   });
 
-  it('has back at once what it gave up in vain', () => {
+  it('gets back at once what it released without success', () => {
     const first = asking(1, large);
     sendPods(node, 'ADD', first);
     node.until('Running', () => node.phase('p') === 'Running');

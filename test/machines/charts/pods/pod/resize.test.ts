@@ -1,4 +1,4 @@
-/** In-place resize: proves R1 to R3 of `pod-resize.ts`, and what is said of it, as it was recorded. */
+/** In-place resize: proves R1 to R3 of `pod-resize.ts`, with the recorded events and conditions. */
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../suppo
 import { manifest, settings as nodeSettings, PodsNode } from '../../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
-/** Before `resizesPendingAsKubelet`. */
+/** The number of behaviors before `resizesPendingAsKubelet`. */
 const BEFORE = 29;
 const GOLDEN = join(import.meta.dirname, '../../../../golden/pods/cases');
 
@@ -35,7 +35,7 @@ const resizeEvents = () => node.events().filter((text) => text.startsWith('Resiz
 const isCalm = (uid: string) => () =>
   conditions(uid).length === 0 && resizeEvents().at(-1)?.startsWith('ResizeCompleted');
 
-/** What the recorded kubelet said of resizes, with the numbers of other pods left out as the recording leaves them. */
+/** The recorded kubelet's events about resizes; numbers that depend on other pods are left out as in the recording. */
 function recorded(name: string): string[] {
   const lines = readFileSync(join(GOLDEN, name, 'api.ndjson'), 'utf8')
     .trim()
@@ -134,7 +134,7 @@ describe('a resize that stays pending', () => {
     expect(deferred()).toEqual([]);
   });
 
-  it('of before was an event for each message', () => {
+  it('of an earlier node was an event for each message', () => {
     bootPending({ behavior: BEFORE });
     expect(deferred()).toHaveLength(2);
     expect(pending().lastProbeTime).toBe(pending().lastTransitionTime);
@@ -142,7 +142,7 @@ describe('a resize that stays pending', () => {
 });
 
 describe('room for a resize', () => {
-  /** Before `resizesJudgedAsKubelet`. */
+  /** The number of behaviors before `resizesJudgedAsKubelet`. */
   const RELEASED = 33;
   const HIGHEST = 2_000_000_000;
   const withPriority = ({ spec, ...rest }: Pod): Pod => ({ ...rest, spec: { ...spec, priority: HIGHEST } });
@@ -208,7 +208,7 @@ describe('a container whose policy wants a new instance', () => {
     expect(conditions('p')).toEqual([]);
   });
 
-  it('begins anew with what was given, as it was recorded', () => {
+  it('restarts with the granted resources, as recorded', () => {
     boot();
     const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const with64 = { requests: { cpu: '100m', memory: '32Mi' }, limits: { cpu: '200m', memory: '64Mi' } };
@@ -350,7 +350,7 @@ describe('a runtime that is told what the pod has', () => {
   });
 });
 
-it('what may swap keeps its memory, unless it begins anew with it', () => {
+it('what may swap keeps its memory, unless it restarts with it', () => {
   boot({ limitedSwapBytes: '1000000000', swapControllerAvailable: true, cgroupVersion: 2 });
   const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
   const [before, after] = ['32Mi', '48Mi'].map((memory) => ({ requests: { memory }, limits: { memory: '64Mi' } }));

@@ -1,4 +1,4 @@
-/** `restartPolicyRules` with the action `RestartAllContainers`: the whole pod begins anew in its sandbox. */
+/** `restartPolicyRules` with the action `RestartAllContainers`: the whole pod starts again in its sandbox. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, type PodOptions, PodsNode } from '../../../../support/pods-node.ts';
 
@@ -40,8 +40,8 @@ const published = () =>
       : [],
   );
 
-describe('an end that asks that all begin anew', () => {
-  it('takes every instance away, who asked for it last, and starts them in their order', () => {
+describe('an end that requires a restart of all containers', () => {
+  it('ends every instance, the one that requested it last, and starts them in order', () => {
     const names = ['init', 'sidecar', 'source', 'bystander'];
     boot(
       {
@@ -104,7 +104,7 @@ describe('an end that asks that all begin anew', () => {
     expect(initialised.slice(initialised.indexOf(true))).not.toContain(false);
   });
 
-  it('may come from an init container, and who never ran counts nothing', () => {
+  it('may come from an init container, and a container that never ran does not count', () => {
     boot(
       {
         spec: { initContainers: [container('first'), container('source', rules(42))] },

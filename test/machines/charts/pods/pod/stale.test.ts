@@ -1,4 +1,4 @@
-/** A pod that cannot be inspected in the runtime is reported as by the kubelet, until it can. */
+/** A pod that cannot be inspected in the runtime is reported as by the kubelet, until it can be inspected. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 import { nodeBefore } from '../support.ts';

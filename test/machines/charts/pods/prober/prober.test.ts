@@ -1,4 +1,4 @@
-/** Probes over a model runtime: proves R1 to R4 of `prober-policy.ts` and B1, B2 of `prober.ts`. */
+/** Probes with a modelled runtime: proves R1 to R4 of `prober-policy.ts` and B1, B2 of `prober.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Statuses that `podStatus` does not reproduce, by recording and pod, and why. Never the last one of a pod: that must be
- * equal. A test fails when the number no longer holds.
+ * Statuses that `podStatus` does not reproduce, by recording and pod, with reasons. The last status of a pod is never
+ * one of them. A test fails if the number of statuses is wrong.
  */
 export const excuses: Readonly<Record<string, { readonly statuses: number; readonly reason: string }>> = {
   'resize-deferred <uid:p>': { statuses: 4, reason: 'in-place resize: conditions and allocated resources' },

@@ -1,10 +1,10 @@
 /**
- * Feeds the facts of a recording to `podStatus`, line by line of what the kubelet published.
+ * Gives the facts of a recording to `podStatus`, line by line of the kubelet's published statuses.
  *
- * What the runtime, the probes and the user did is read from the recording: which instances of a container there were,
- * how they ended, why one was not started. What is not recorded is when the kubelet relisted: a few moments are possible
- * (sandbox ready or not, pod stopped or not, killed or not), and they only move forward. A line is reproduced when one
- * of them gives exactly its status.
+ * The events of the runtime, the probes and the user come from the recording: which instances of a container existed,
+ * how they ended, why one was not started. The times of the kubelet's relists are not recorded: a few moments are
+ * possible (sandbox ready or not, pod stopped or not, killed or not), and their order is fixed. A line is reproduced if
+ * one of them gives exactly its status.
  */
 import type {
   ContainerStatus as CriContainerStatus,
@@ -40,7 +40,7 @@ interface Position {
   readonly moment: Moment;
   readonly previous: PodStatus | null;
   readonly published: PodStatus | null;
-  /** The same facts once more give the same status. */
+  /** The same facts give the same status a second time. */
   readonly stable: boolean;
 }
 
@@ -53,7 +53,7 @@ export interface Difference {
 export interface Replayed {
   readonly equal: number;
   readonly differences: readonly Difference[];
-  /** Lines after which the same facts said something else. */
+  /** Lines after which the same facts gave another status. */
   readonly unstable: readonly StatusLine[];
 }
 
@@ -64,7 +64,7 @@ const START: Position = {
   stable: true,
 };
 
-/** All lines of one pod object (one uid). A line that cannot be reproduced is as if it had been merged away. */
+/** All lines of one pod object (one uid). A line that cannot be reproduced is skipped. */
 export function replay(recording: Recording, uid: string, lines: readonly StatusLine[]): Replayed {
   let position = START;
   const differences: Difference[] = [];
@@ -85,7 +85,7 @@ export function replay(recording: Recording, uid: string, lines: readonly Status
   return { equal: lines.length - differences.length, differences, unstable };
 }
 
-/** All moments that are not before the given one, nearest first. */
+/** All moments from the given one on, nearest first. */
 function moments(from: Moment): readonly Moment[] {
   const stages = STAGES.slice(STAGES.indexOf(from.stage));
   const orders: ReadonlyArray<Moment['order']> = from.order === 'none' ? ['none', 'failure', 'kill'] : [from.order];
@@ -161,7 +161,7 @@ export function factsOf(recording: Recording, uid: string, line: StatusLine, mom
 const hasOwnReason = ({ state }: Recorded): boolean =>
   state.waiting?.reason !== undefined && !DEFAULT_REASONS.has(state.waiting.reason);
 
-/** The pod as the kubelet knew it when it wrote the status: by the generation that the status names. */
+/** The pod as the kubelet knew it when it wrote the status, by the generation in the status. */
 function podOf(recording: Recording, uid: string, line: StatusLine): Pod {
   const { observedGeneration, conditions = [] } = line.status;
   const pod = recording.podAt(uid, line.at, observedGeneration);
@@ -197,7 +197,7 @@ function sandboxesOf(pod: Pod, status: Recorded, state: Moment['sandbox']): read
   return status.podIP === undefined && state === 'ready' && !isHost ? [withoutAddress(sandbox)] : [sandbox];
 }
 
-/** The status says that there is a sandbox and not yet which address it has: the kubelet had looked in between. */
+/** The status shows a sandbox, but not its address yet: the kubelet had inspected the pod in between. */
 function withoutAddress(sandbox: PodSandboxStatus): PodSandboxStatus {
   const { network: _, ...rest } = sandbox;
   return rest;
@@ -205,7 +205,7 @@ function withoutAddress(sandbox: PodSandboxStatus): PodSandboxStatus {
 
 const SCHEME = 'containerd://';
 
-/** The instances that a container's status speaks of, newest first. */
+/** The instances in a container's status, newest first. */
 function instancesOf(recording: Recording, status: Recorded): readonly CriContainerStatus[] {
   const { state, lastState, containerID } = status;
   const current = containerID?.slice(SCHEME.length);
@@ -264,7 +264,10 @@ const userOf = ({ linux }: Recorded): NonNullable<CriContainerStatus['user']> =>
   },
 });
 
-/** Times as `<time>` but for the epoch, absent for null; without the pod's `resources`, which are read from cgroups. */
+/**
+ * Times as `<time>` except the epoch, absent fields for null, and without the pod's `resources`, which are read from
+ * cgroups.
+ */
 export function normal(status: unknown): Recorded {
   const { resources: _, ...rest }: Recorded = status;
   return sorted(rest);

@@ -14,7 +14,7 @@ interface Patch {
   readonly status: Readonly<Record<string, unknown>>;
 }
 
-/** An API server that is older than the field `hostIPs`, or has the gate of it off. */
+/** An API server that is older than the field `hostIPs`, or has its gate disabled. */
 function olderServer(metadata: object = {}) {
   const patches: Patch[] = [];
   let status: Readonly<Record<string, unknown>> = {};
@@ -82,7 +82,7 @@ describe('an API server that does not keep a field', () => {
     expect(world.divergence()).toBeNull();
   });
 
-  it('is told what changes later, and what somebody wrote over it', () => {
+  it('receives later changes, and the status again if another client changed it', () => {
     const { world, patches, pass, now } = olderServer();
     world.send(seen({}));
     world.send(changed(own));
@@ -157,7 +157,7 @@ describe('what the API server did not take', () => {
   const REFUSED = { name: 'StatusError', message: 'no', code: 'Forbidden', retriable: false };
   const BUSY = { name: 'StatusError', message: 'no', code: 'TooManyRequests', retriable: true, retryAfterMs: 300_000 };
 
-  /** It has failed for ten minutes. */
+  /** The requests have failed for ten minutes. */
   function failing(error: typeof AWAY) {
     const patches: unknown[] = [];
     const world = runUnder(statusPublisherMachine, REF, {

@@ -1,4 +1,4 @@
-/** Every status that the recorded kubelet published, projected again from the recorded facts. */
+/** Every status that the recorded kubelet published, derived again from the recorded facts. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { isForeignCondition } from '../../../../../src/machines/model/status/conditions.ts';
 import { podStatus } from '../../../../../src/machines/model/status/pod-status.ts';
@@ -12,10 +12,10 @@ afterAll(() => {
   console.info(`statuses: ${equal} equal, ${excused} not reproduced (excuses.ts), ${skipped} repeated`);
 });
 
-/** What the API server wrote itself when an object was created. */
+/** The status that the API server itself writes when an object is created. */
 const isInitial = ({ status }: StatusLine): boolean => status.startTime === undefined;
 
-/** What the kubelet said: the conditions of others, which a user patched in, are left out. */
+/** The kubelet's own part: conditions of others, which a user patched in, are left out. */
 function own(status: Recorded): string {
   const conditions = status.conditions?.filter((condition: Recorded) => !isForeignCondition(condition));
   return JSON.stringify(normal({ ...status, conditions }));
@@ -36,7 +36,7 @@ function objects(recording: Recording): ReadonlyArray<readonly [uid: string, lin
 
 const NOTHING_YET = { stage: 'sync', sandbox: 'none', order: 'none' } as const;
 
-/** Before there is a cgroup to read them from, a pod's resources are those of its spec. */
+/** As long as there is no cgroup to read them from, a pod's resources are those of its spec. */
 it.each(recordings)('recording $name sums the resources of its pods', (recording) => {
   for (const [uid, lines] of objects(recording)) {
     const first = lines.find(({ status }) => status.resources !== undefined);

@@ -149,7 +149,7 @@ describe('restart', () => {
     expect(nextBackoff({ previousMs: 300_000, quietMs, maxMs: 300_000 })).toBe(expected);
   });
 
-  it('begins with another delay where it was told one', () => {
+  it('begins with the given delay', () => {
     expect(nextBackoff({ previousMs: 0, quietMs: 0, maxMs: 60_000, initialMs: 1_000 })).toBe(1_000);
     expect(nextBackoff({ previousMs: 60_000, quietMs: 120_001, maxMs: 60_000, initialMs: 1_000 })).toBe(1_000);
   });
@@ -176,7 +176,7 @@ describe('the phase of a pod whose sandbox was replaced', () => {
 
   it('stays Running while a sidecar starts again in the same sandbox', () => expect(phaseOf('1')).toBe('Running'));
 
-  it('was Running at once on a node of before', () => {
+  it('was Running at once on an earlier node', () => {
     expect(phaseOf('10', { node: { ...node, behavior: EARLIER } })).toBe('Running');
   });
 });
@@ -341,7 +341,7 @@ describe('a container', () => {
     expect(seen([]).initContainerStatuses?.[0]?.state).toEqual({ waiting: { reason: 'PodInitializing' } });
   });
 
-  it('that initialised counts one more for all that begin anew, however long the others take to go', () => {
+  it('that initialised counts one more restart with all others, however long these take to end', () => {
     const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } }];
     const source = container({ name: 'c', restartPolicy: 'Never', restartPolicyRules });
     const anew = pod({ restartPolicy: 'Never', initContainers: [container({ name: 'i' })], containers: [source] });

@@ -1,4 +1,4 @@
-/** A pod and its volumes over a model world: proves V1 to V3 of `volumes.ts`, and what the pod makes of them. */
+/** A pod and its volumes in a modelled world: proves V1 to V3 of `volumes.ts`, and the pod's reactions. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { volumesMachine } from '../../../../../src/machines/charts/pods/volumes/volumes.ts';
 import type { ConfigObject, Content } from '../../../../../src/machines/model/operations/volume.ts';
@@ -236,7 +236,7 @@ describe('a volume with so many files that its group takes long to get them', ()
 });
 
 describe('what a crash left', () => {
-  it('is taken away when nobody knows the pod any more, and nothing else', () => {
+  it('is removed when the pod is unknown, and nothing else is', () => {
     node = new PodsNode();
     node.world.runtime.images.set('app:1', image('app:1'));
     node.world.folders.add('/var/lib/kubelet/pods/old').add('/var/lib/kubelet/pods/old/volumes/x');
