@@ -261,4 +261,18 @@ export const ATTACKS: readonly Row[] = [
     'test/browser/opened.test.ts::when a line is %s',
     'test/bin/commands/view.test.ts::prints no escape of a terminal that the name of its node has',
   ),
+  row(
+    'A38',
+    'pods of thousands of variables, or of megabytes, that push the values of others out or fill the memory',
+    'test/kernel/journal/held-values.test.ts::are held however many come and go',
+    'test/kernel/journal/held-values.test.ts::of a namespace with too many are lost to it alone',
+    'test/kernel/journal/held-values.test.ts::take no memory without limit',
+    'test/actors/kube/held-values.test.ts::are held until its deletion is watched',
+    'test/actors/kube/held-values.test.ts::are not held any more if a list lacks it',
+  ),
+  row(
+    'A39',
+    'whoever answers with 401 and never ends the answer',
+    'test/actors/kube/slow-answer.test.ts::a refusal of the credentials that never ends',
+  ),
 ];
