@@ -275,4 +275,11 @@ export const ATTACKS: readonly Row[] = [
     'whoever answers with 401 and never ends the answer',
     'test/actors/kube/slow-answer.test.ts::a refusal of the credentials that never ends',
   ),
+  row(
+    'A40',
+    'a pod of thousands of resources, ports or variables that changes all the time',
+    'test/machines/model/status/resources.test.ts::a pod of thousands of resources is summed in one pass',
+    'test/machines/model/spec/corners.test.ts::of tens of thousands of ports are distinct in little time',
+    'test/actors/kube/held-values.test.ts::are sealed once while its status changes',
+  ),
 ];

@@ -9,6 +9,8 @@
  * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
  */
 
+import { hash } from 'node:crypto';
+import type { Document } from '../../kernel/journal/held-values.ts';
 import type { Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject, memberOf, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
@@ -215,12 +217,20 @@ export function sealed(target: KubeTarget, object: KubeObject, vault: Vault): Ku
   const id = documentIdOf(target, object);
   if (id === null) return object;
   const namespace = String(object.metadata['namespace']);
-  const made = vault.hold({ namespace, id }, () =>
-    isPod(target) ? sealedPod(object, vault) : withSealedData(object, vault),
-  ) as KubeObject;
+  if (!isPod(target)) return vault.hold({ namespace, id }, () => withSealedData(object, vault)) as KubeObject;
+  const made = withSealedSpec(object, { namespace, id }, vault);
   // Nothing of it is started any more, and thousands may be kept by the API server.
-  if (isPod(target) && hasEnded(object)) vault.release(id);
+  if (hasEnded(object)) vault.release(id);
   return made;
+}
+
+/** The largest pods have values whose sealing takes a second, and their status and metadata may change all the time. */
+function withSealedSpec(pod: KubeObject, document: Document, vault: Vault): KubeObject {
+  const { spec } = pod;
+  if (!isObject(spec)) return sealedPod(pod, vault) as KubeObject;
+  const digest = hash('sha256', JSON.stringify(spec));
+  const sealedSpec = vault.hold({ ...document, digest }, () => memberOf(sealedPod({ spec }, vault), 'spec'));
+  return { ...(sealedPod({ ...pod, spec: null }, vault) as KubeObject), spec: sealedSpec as Json };
 }
 
 /** The ids of pods in the vault begin with this. */

@@ -16,6 +16,8 @@ export interface Document {
   readonly namespace: string;
   /** Unique among all kinds. Ids of parts continue it after a slash. */
   readonly id: string;
+  /** Of what is sealed: while it stays the same, nothing is sealed again. */
+  readonly digest?: string;
 }
 
 export interface HoldingLimits {
@@ -39,6 +41,8 @@ const costOf = (value: string): number => value.length + OVERHEAD_BYTES;
 
 interface Holding {
   readonly namespace: string;
+  readonly digest: string | undefined;
+  readonly sealed: unknown;
   readonly names: readonly string[];
   readonly bytes: number;
 }
@@ -74,12 +78,20 @@ export class HeldValues {
   }
 
   /** See `Vault.hold`. If `sealing` throws, the document keeps the values that it had. */
-  hold<Sealed>({ namespace, id }: Document, sealing: () => Sealed): Sealed {
+  hold<Sealed>(document: Document, sealing: () => Sealed): Sealed {
+    const { id, digest } = document;
+    const earlier = this.documents.get(id);
+    if (earlier !== undefined && digest !== undefined && earlier.digest === digest) {
+      this.documents.delete(id);
+      this.documents.set(id, earlier);
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same content was sealed in the same way
+      return earlier.sealed as Sealed;
+    }
     const values = new Map<string, string>();
     this.sealing = values;
     try {
       const sealed = sealing();
-      this.replace(namespace, id, values);
+      this.replace(document, sealed, values);
       return sealed;
     } finally {
       this.sealing = undefined;
@@ -95,15 +107,15 @@ export class HeldValues {
     return [...this.documents.keys()].filter((id) => id.startsWith(prefix));
   }
 
-  private replace(namespace: string, id: string, values: ReadonlyMap<string, string>): void {
+  private replace({ namespace, id, digest }: Document, sealed: unknown, values: ReadonlyMap<string, string>): void {
     let bytes = 0;
     for (const [name, value] of values) {
       bytes += costOf(value);
       this.held.set(name, { value, holders: (this.held.get(name)?.holders ?? 0) + 1 });
     }
     this.drop(id);
-    if (values.size === 0) return;
-    this.documents.set(id, { namespace, names: [...values.keys()], bytes });
+    if (values.size === 0 && digest === undefined) return;
+    this.documents.set(id, { namespace, digest, sealed, names: [...values.keys()], bytes });
     this.count(namespace, bytes);
     while (this.heldBytes > this.heldMaxBytes) this.dropOfLargest();
   }

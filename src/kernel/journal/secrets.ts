@@ -9,7 +9,15 @@
  * Invariants: values live in memory, or on disk under the node's key (`wrap`); the key file is created once,
  * atomically, readable by its owner only.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto';
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
@@ -47,13 +55,13 @@ export interface VaultOptions {
 
 /** The secrets held by this process. */
 export class Vault {
-  private readonly key: Buffer;
+  private readonly key: KeyObject;
   private readonly values: HeldValues;
   /** Values written into pods stay plain; see `--journal-plain`. */
   readonly isPlain: boolean;
 
   constructor(key: Buffer, { limits = {}, isPlain = false }: VaultOptions = {}) {
-    this.key = key;
+    this.key = createSecretKey(key);
     this.values = new HeldValues(limits);
     this.isPlain = isPlain;
   }

@@ -64,6 +64,18 @@ describe('the values of a pod', () => {
     expect(valueOf(later.items[0]!, node.vault)).toBe('theirs');
   });
 
+  it('are sealed once while its status changes', () => {
+    const vault = forgetful();
+    const metadata = { name: 'a', namespace: 'default', uid: 'u1' };
+    const changed = (value: string, status: object) =>
+      sealed(pods(), { ...withVariable('a', value), metadata, status } as KubeObject, vault);
+    const [first, second, third] = [changed('1', {}), changed('1', { phase: 'Running' }), changed('2', {})];
+    expect(second['spec']).toBe(first['spec']);
+    expect(second['status']).toEqual({ phase: 'Running' });
+    expect(valueOf(third, vault)).toBe('2');
+    expect(() => valueOf(first, vault)).toThrow(FORGOTTEN);
+  });
+
   it('that has ended are not held', () => {
     const vault = forgetful();
     const metadata = { name: 'a', namespace: 'default', uid: 'u1' };

@@ -57,6 +57,20 @@ describe('the values of a document', () => {
     expect(() => vault.open(shared!)).toThrow(FORGOTTEN);
   });
 
+  it('are sealed once while its digest stays the same, and again if they were lost', () => {
+    const vault = vaultOf({ heldBytes: 1_000, releasedBytes: 0 });
+    let sealings = 0;
+    const seal = (digest: string) =>
+      vault.hold({ namespace: 'default', id: 'pods/mine', digest }, () => ({ n: ++sealings, of: vault.seal('own') }));
+    const first = seal('1');
+    expect(seal('1')).toBe(first);
+    expect(vault.open(first.of)).toBe('own');
+    expect(seal('2')).toMatchObject({ n: 2 });
+    held(vault, 'pods/other', ['x'.repeat(900)]);
+    expect(() => vault.open(first.of)).toThrow(FORGOTTEN);
+    expect(seal('2')).toMatchObject({ n: 3 });
+  });
+
   it('of a namespace with too many are lost to it alone, the least recently sealed first', () => {
     const vault = vaultOf({ heldBytes: 10_000, releasedBytes: 0 });
     const own = held(vault, 'pods/mine', ['a', 'b', 'c'], 'mine');
