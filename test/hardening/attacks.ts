@@ -282,4 +282,9 @@ export const ATTACKS: readonly Row[] = [
     'test/machines/model/spec/corners.test.ts::of tens of thousands of ports are distinct in little time',
     'test/actors/kube/held-values.test.ts::are sealed once while its status changes',
   ),
+  row(
+    'A41',
+    'so many of the largest pods on a node that no answer can list them',
+    'test/machines/charts/kube/reflector.test.ts::for a list that is too long for an answer',
+  ),
 ];

@@ -185,4 +185,9 @@ export const BEHAVIORS = [
       'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
       'the first line, and these mistakes are reported.',
   },
+  {
+    name: 'longListsInPages',
+    before: 'A list of pods that is longer than an answer may be was asked for again and again in the same way.',
+    since: 'It is asked for in pages of 25 pods.',
+  },
 ] as const;
