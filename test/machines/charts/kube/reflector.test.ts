@@ -11,7 +11,12 @@ const pod = (name: string, resourceVersion: string) => ({ metadata: { name, reso
 const page = (items: readonly unknown[], resourceVersion: string, more = '') =>
   ok({ items, resourceVersion, continue: more });
 
-type Asked = { readonly limit?: number; readonly resourceVersion?: string; readonly continue?: string; readonly timeoutSeconds?: number };
+type Asked = {
+  readonly limit?: number;
+  readonly resourceVersion?: string;
+  readonly continue?: string;
+  readonly timeoutSeconds?: number;
+};
 
 /** A world whose lists come from `lists` and whose watches stay open; keeps what was asked. */
 function world(
@@ -21,16 +26,20 @@ function world(
 ) {
   const listed: Asked[] = [];
   const watched: Asked[] = [];
-  const running = runUnder(reflectorMachine, { ...input, ...more }, {
-    'kube.list': (asked: Asked) => {
-      listed.push(asked);
-      return (lists[listed.length - 1] ?? lists.at(-1)!)();
+  const running = runUnder(
+    reflectorMachine,
+    { ...input, ...more },
+    {
+      'kube.list': (asked: Asked) => {
+        listed.push(asked);
+        return (lists[listed.length - 1] ?? lists.at(-1)!)();
+      },
+      'kube.watch': (asked: Asked) => {
+        watched.push(asked);
+        return watch ? watch() : 'stream';
+      },
     },
-    'kube.watch': (asked: Asked) => {
-      watched.push(asked);
-      return watch ? watch() : 'stream';
-    },
-  });
+  );
   running.time.advanceTo(running.time.now());
   return { ...running, listed, watched };
 }
