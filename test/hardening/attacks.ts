@@ -261,4 +261,30 @@ export const ATTACKS: readonly Row[] = [
     'test/browser/opened.test.ts::when a line is %s',
     'test/bin/commands/view.test.ts::prints no escape of a terminal that the name of its node has',
   ),
+  row(
+    'A38',
+    'pods of thousands of variables, or of megabytes, that push the values of others out or fill the memory',
+    'test/kernel/journal/held-values.test.ts::are held however many come and go',
+    'test/kernel/journal/held-values.test.ts::of a namespace with too many are lost to it alone',
+    'test/kernel/journal/held-values.test.ts::take no memory without limit',
+    'test/actors/kube/held-values.test.ts::are held until its deletion is watched',
+    'test/actors/kube/held-values.test.ts::are not held any more if a list lacks it',
+  ),
+  row(
+    'A39',
+    'whoever answers with 401 and never ends the answer',
+    'test/actors/kube/slow-answer.test.ts::a refusal of the credentials that never ends',
+  ),
+  row(
+    'A40',
+    'a pod of thousands of resources, ports or variables that changes all the time',
+    'test/machines/model/status/resources.test.ts::a pod of thousands of resources is summed in one pass',
+    'test/machines/model/spec/corners.test.ts::of tens of thousands of ports are distinct in little time',
+    'test/actors/kube/held-values.test.ts::are sealed once while its status changes',
+  ),
+  row(
+    'A41',
+    'so many of the largest pods on a node that no answer can list them',
+    'test/machines/charts/kube/reflector.test.ts::for a list that is too long for an answer',
+  ),
 ];

@@ -18,7 +18,7 @@ describe('what a node has to survive', () => {
     expect(PROMISES.map(({ id }) => id)).toEqual(numbered('P', 12));
     expect(FAULTS.map(({ id }) => id)).toEqual(numbered('F', 17));
     expect(BAD_INPUTS.map(({ id }) => id)).toEqual(numbered('B', 45));
-    expect(ATTACKS.map(({ id }) => id)).toEqual(numbered('A', 37));
+    expect(ATTACKS.map(({ id }) => id)).toEqual(numbered('A', 41));
     const ids = VULNERABILITIES.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   });

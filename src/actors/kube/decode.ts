@@ -9,9 +9,12 @@
  * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
  */
 
+import { hash } from 'node:crypto';
+import type { Document } from '../../kernel/journal/held-values.ts';
 import type { Vault } from '../../kernel/journal/secrets.ts';
-import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
+import { isObject, type Json, type JsonObject, memberOf, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
+import { isTerminalPhase } from '../../machines/model/status/phase.ts';
 import { pickKeys } from '../../machines/model/values/tables.ts';
 import { LAST_APPLIED, sealedPod } from '../pod-values.ts';
 import { sealedContent } from '../secret-bytes.ts';
@@ -170,7 +173,7 @@ export function decodedObject(value: Json | undefined, at: string): KubeObject {
   return object as KubeObject;
 }
 
-interface DecodedList {
+export interface DecodedList {
   readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
   readonly items: readonly KubeObject[];
 }
@@ -205,13 +208,44 @@ export function parseExactly(text: string): Json {
 
 export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
 
+const isSecret = ({ apiVersion, resource, subresource }: KubeTarget): boolean =>
+  apiVersion === 'v1' && resource === 'secrets' && subresource === undefined;
+
 /** The object for machines. */
-export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
-  const plain = object as JsonObject;
-  if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
-  const isSecret = target.apiVersion === 'v1' && target.resource === 'secrets' && target.subresource === undefined;
-  if (isPod(target)) return sealedPod(plain, vault) as KubeObject;
-  return (isSecret ? withSealedData(plain, vault) : plain) as KubeObject;
+export function sealed(target: KubeTarget, object: KubeObject, vault: Vault): KubeObject {
+  if (target.subresource === 'token') return withSealedToken(target, object, vault);
+  const id = documentIdOf(target, object);
+  if (id === null) return object;
+  const namespace = String(object.metadata['namespace']);
+  if (!isPod(target)) return vault.hold({ namespace, id }, () => withSealedData(object, vault)) as KubeObject;
+  const made = withSealedSpec(object, { namespace, id }, vault);
+  // Nothing of it is started any more, and thousands may be kept by the API server.
+  if (hasEnded(object)) vault.release(id);
+  return made;
+}
+
+/** The largest pods have values whose sealing takes a second, and their status and metadata may change all the time. */
+function withSealedSpec(pod: KubeObject, document: Document, vault: Vault): KubeObject {
+  const { spec } = pod;
+  if (!isObject(spec)) return sealedPod(pod, vault) as KubeObject;
+  const digest = hash('sha256', JSON.stringify(spec));
+  const sealedSpec = vault.hold({ ...document, digest }, () => memberOf(sealedPod({ spec }, vault), 'spec'));
+  return { ...(sealedPod({ ...pod, spec: null }, vault) as KubeObject), spec: sealedSpec as Json };
+}
+
+/** The ids of pods in the vault begin with this. */
+export const POD_DOCUMENTS = 'pods/';
+
+/** The id in the vault of an object with values; `null` for every other one. */
+export function documentIdOf(target: KubeTarget, { metadata }: Pick<KubeObject, 'metadata'>): string | null {
+  const { namespace, name, uid } = metadata;
+  if (isPod(target)) return `${POD_DOCUMENTS}${uid}`;
+  return isSecret(target) ? `secrets/${namespace}/${name}` : null;
+}
+
+function hasEnded(pod: KubeObject): boolean {
+  const phase = memberOf(pod['status'], 'phase');
+  return typeof phase === 'string' && isTerminalPhase(phase);
 }
 
 /** What the writer of a pod's status reads of the answer. */
@@ -233,7 +267,7 @@ export function answerToWrite(target: KubeTarget, object: KubeObject, vault: Vau
  * Seals the token of a response. The response must state the token's validity, by which a machine decides when to
  * request the next token.
  */
-function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
+function withSealedToken({ namespace = '', name }: KubeTarget, object: KubeObject, vault: Vault): KubeObject {
   const [spec, status] = [object['spec'], object['status']].map((part) => (isObject(part) ? part : {}));
   const { token, expirationTimestamp } = status ?? {};
   const { expirationSeconds = 0 } = spec ?? {};
@@ -243,7 +277,10 @@ function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
   // The time of the next request is computed from it.
   if (!Number.isSafeInteger(expirationSeconds))
     throw refusedToken('spec.expirationSeconds', 'an integer', expirationSeconds);
-  return { ...object, status: { ...status, token: vault.seal(token) } };
+  const owner = String(memberOf(memberOf(spec, 'boundObjectRef'), 'uid'));
+  const id = `${POD_DOCUMENTS}${owner}/tokens/${name}/${JSON.stringify(memberOf(spec, 'audiences'))}`;
+  const handle = vault.hold({ namespace, id }, () => vault.seal(token));
+  return { ...object, status: { ...status, token: handle } };
 }
 
 const refusedToken = (field: string, wanted: string, value: Json | undefined): OperationError =>

@@ -23,7 +23,17 @@ import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../urls.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { checkClient } from './client-checks.ts';
-import { answerToWrite, decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
+import {
+  answerToWrite,
+  type DecodedList,
+  decodedList,
+  decodedObject,
+  documentIdOf,
+  isPod,
+  POD_DOCUMENTS,
+  parseExactly,
+  sealed,
+} from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
@@ -176,11 +186,19 @@ class Connection {
     const { limit, resourceVersion, fieldSelector, labelSelector } = input;
     const query = { limit, continue: input.continue, resourceVersion, fieldSelector, labelSelector };
     const list = decodedList(complete(await this.call(input, 'GET', { query, signal })));
+    const items = list.items.map((item) => sealed(input, item, this.vault));
+    this.releaseUnlisted(input, list);
     return {
-      items: list.items.map((item) => sealed(input, item, this.vault)),
+      items,
       resourceVersion: list.metadata.resourceVersion ?? '',
       continue: list.metadata.continue ?? '',
     };
+  }
+
+  /** Pods that ended unnoticed, such as while the API server was away. They are known by a list of a single page. */
+  private releaseUnlisted(input: InputOf<'kube.list'>, { items, metadata }: DecodedList): void {
+    if (!isPod(input) || input.name !== undefined || input.continue || metadata.continue) return;
+    this.vault.releaseOthers(POD_DOCUMENTS, new Set(items.map(({ metadata }) => String(metadata['uid']))));
   }
 
   private async watch(call: PortCall<InputOf<'kube.watch'>, WatchItem>) {
@@ -202,16 +220,31 @@ class Connection {
       const answer = await this.client(input.client).open(request);
       const end = await readWatch(answer, resourceVersion, (change, object) => {
         // A cancelled watch reports nothing more: the next watch reads these changes again.
-        if (!signal.aborted) call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) });
+        if (signal.aborted) return;
+        call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) });
+        if (change === 'DELETED') this.release(input, object);
       });
       return end.reason === 'expired' ? await expired(resourceVersion, beganMs, signal) : end;
     } catch (error) {
       const code = codeOf(error) ?? '';
       if (code === 'Expired' || code === 'Gone') return await expired(resourceVersion, beganMs, signal);
       throw UNREADABLE.has(code) ? unreadable(error) : error;
+    } finally {
+      // No pod uses the object any more.
+      const name = nameIn(fieldSelector);
+      if (signal.aborted && name !== undefined)
+        this.release(input, { metadata: { namespace: input.namespace ?? '', name } });
     }
   }
+
+  private release(target: KubeTarget, object: Pick<KubeObject, 'metadata'>): void {
+    const id = documentIdOf(target, object);
+    if (id !== null) this.vault.release(id);
+  }
 }
+
+/** The name of the one object that a watch is about. */
+const nameIn = (fieldSelector = ''): string | undefined => /^metadata\.name=([^,]+)$/.exec(fieldSelector)?.[1];
 
 type Operations = typeof kubeOperations;
 type InputOf<Name extends keyof Operations> = OperationInput<Operations[Name]>;

@@ -23,6 +23,9 @@ const TCP_KEEP_ALIVE_MS = 30_000;
 /** Idle connections are closed before intermediate load balancers drop them. */
 const KEEP_ALIVE_MS = 90_000;
 const UNAUTHORIZED = 401;
+/** The part of a 401 that is read so that its connection can be used again, and the time for it. */
+const REFUSAL_MAX_BYTES = 128 * 1_024;
+const REFUSAL_TIMEOUT_MS = 5_000;
 
 export interface TransportRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -69,7 +72,10 @@ export class Transport {
   async request(request: TransportRequest): Promise<TransportAnswer> {
     const answer = await this.sendOnce(request);
     if (answer.statusCode !== UNAUTHORIZED) return answer;
-    await answer.body.dump();
+    // A proxy in place of the API server may never end its answer.
+    await answer.body
+      .dump({ limit: REFUSAL_MAX_BYTES, signal: AbortSignal.timeout(REFUSAL_TIMEOUT_MS) })
+      .catch(() => {});
     this.credentials.expire();
     return await this.sendOnce(request);
   }

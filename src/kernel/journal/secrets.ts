@@ -9,20 +9,26 @@
  * Invariants: values live in memory, or on disk under the node's key (`wrap`); the key file is created once,
  * atomically, readable by its owner only.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto';
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
-import { keepNewest } from '../keep-newest.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { PRIVATE } from './disk.ts';
 import { JournalError } from './errors.ts';
+import { type Document, HeldValues, type HoldingLimits } from './held-values.ts';
 
 const KEY_BYTES = 32;
 /** 132 bits: collisions between the secrets of a node are practically impossible. */
 const HANDLE_LENGTH = 22;
-/** Enough for 250 pods with 400 secrets or variables each, before and after a rotation. */
-const VAULT_MAX_SECRETS = 200_000;
 /** AES-256-GCM with a key of its own; nonce and tag precede the ciphertext. */
 const CIPHER = 'aes-256-gcm';
 const WRAPPING = 'statelet: secrets on disk';
@@ -43,40 +49,53 @@ export function isSecretHandle(value: unknown): value is SecretHandle {
 }
 
 export interface VaultOptions {
-  readonly maxSecrets?: number;
+  readonly limits?: Partial<HoldingLimits>;
   readonly isPlain?: boolean;
 }
 
-/** The secrets held by this process. The least recently used are evicted first; their owner fetches them again. */
+/** The secrets held by this process. */
 export class Vault {
-  private readonly key: Buffer;
-  private readonly maxSecrets: number;
-  private readonly values = new Map<string, string>();
+  private readonly key: KeyObject;
+  private readonly values: HeldValues;
   /** Values written into pods stay plain; see `--journal-plain`. */
   readonly isPlain: boolean;
 
-  constructor(key: Buffer, { maxSecrets = VAULT_MAX_SECRETS, isPlain = false }: VaultOptions = {}) {
-    this.key = key;
-    this.maxSecrets = maxSecrets;
+  constructor(key: Buffer, { limits = {}, isPlain = false }: VaultOptions = {}) {
+    this.key = createSecretKey(key);
+    this.values = new HeldValues(limits);
     this.isPlain = isPlain;
   }
 
   seal(value: string): SecretHandle {
     const mac = createHmac('sha256', this.key).update(value).digest('base64url');
     const name = `§${mac.slice(0, HANDLE_LENGTH)}`;
-    this.touch(name, value);
-    keepNewest(this.values, this.maxSecrets);
+    this.values.add(name, value);
     return { $secret: name, len: Buffer.byteLength(value) };
+  }
+
+  /** What is sealed meanwhile belongs to the document, in place of what belonged to it before. */
+  hold<Sealed>(document: Document, sealing: () => Sealed): Sealed {
+    return this.values.hold(document, sealing);
+  }
+
+  /** The document is gone, with those whose ids continue its own after a slash; see {@link HeldValues}. */
+  release(id: string): void {
+    this.values.release(id);
+  }
+
+  /** The documents whose ids are `prefix` and one of `names`, and their parts, are all that are left below `prefix`. */
+  releaseOthers(prefix: string, names: ReadonlySet<string>): void {
+    for (const id of this.values.ids(prefix)) {
+      const [name = ''] = id.slice(prefix.length).split('/');
+      if (!names.has(name)) this.values.release(id);
+    }
   }
 
   open(handle: SecretHandle): string {
     const value = this.values.get(handle.$secret);
-    if (value === undefined) {
-      const sentence = `the secret ${handle.$secret} is not in memory: it must be fetched again from where it came`;
-      throw new OperationError(sentence, { name: 'SecretNotHeld', code: 'SECRET_NOT_HELD', retriable: true });
-    }
-    this.touch(handle.$secret, value);
-    return value;
+    if (value !== undefined) return value;
+    const sentence = `the secret ${handle.$secret} is not in memory: it must be fetched again from where it came`;
+    throw new OperationError(sentence, { name: 'SecretNotHeld', code: 'SECRET_NOT_HELD', retriable: true });
   }
 
   /** The encrypted value of a handle for storage on disk. Without the node's key only its length is visible. */
@@ -110,11 +129,6 @@ export class Vault {
     if (isSecretHandle(input)) return this.open(input);
     if (Array.isArray(input)) return input.map((part) => this.openAll(part));
     return Object.fromEntries(Object.entries(input).map(([key, part]) => [key, this.openAll(part)]));
-  }
-
-  private touch(name: string, value: string): void {
-    this.values.delete(name);
-    this.values.set(name, value);
   }
 }
 

@@ -154,7 +154,7 @@ it('tells an event of the runtime without the values, and without what may quote
 });
 
 it('tells that a value was forgotten, and not what may quote it', async () => {
-  const small = new Vault(Buffer.alloc(32, 1), { maxSecrets: 1 });
+  const small = new Vault(Buffer.alloc(32, 1), { limits: { looseBytes: 300 } });
   const forgotten = small.seal('p$&ss');
   small.seal('another');
   const status = { id: 'c1', message: 'exec: "p$&ss"', log_path: '' };

@@ -6,7 +6,8 @@ import type { Json } from '../../../src/kernel/json.ts';
 
 const TARGET = { client: 'kube', apiVersion: 'v1', resource: 'serviceaccounts', subresource: 'token' } as const;
 const END = '2026-11-28T12:00:00Z';
-const ask = (answer: { [key: string]: Json }) => sealed(TARGET, answer, new Vault(Buffer.alloc(32, 1)));
+const ask = (answer: { [key: string]: Json }) =>
+  sealed(TARGET, { metadata: { name: 'default' }, ...answer }, new Vault(Buffer.alloc(32, 1)));
 
 describe('an issued token', () => {
   it('becomes a handle', () => {

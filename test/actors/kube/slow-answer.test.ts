@@ -1,10 +1,14 @@
 /**
  * An answer of an API server that begins and never ends: byte by byte, or without further bytes on an open connection.
  */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { afterEach, expect, it, vi } from 'vitest';
 import { KubeClient } from '../../../src/actors/kube/client.ts';
-import type { Transport } from '../../../src/actors/kube/transport.ts';
+import type { Kubeconfig } from '../../../src/actors/kube/kubeconfig.ts';
+import { Transport } from '../../../src/actors/kube/transport.ts';
 
 afterEach(() => vi.useRealTimers());
 
@@ -37,3 +41,26 @@ it.each([
   expect(body.destroyed).toBe(true);
   await failed;
 });
+
+it('a refusal of the credentials that never ends is one after five seconds', async () => {
+  let asked = 0;
+  const server = createServer((_, response) => {
+    asked += 1;
+    response.writeHead(401);
+    const drip = setInterval(() => response.write(' '), 100);
+    response.once('close', () => clearInterval(drip));
+    // The second answer is read by the client, which has its own limits.
+    if (asked > 1) response.end();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const config = { server: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, insecure: false, user: {} };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parts that are used
+  const transport = new Transport(config as unknown as Kubeconfig, null);
+  const { signal } = new AbortController();
+  const request = { method: 'GET', path: '/', headers: {}, signal, headersTimeoutMs: 0 } as const;
+  await expect(transport.request(request)).resolves.toMatchObject({ statusCode: 401 });
+  expect(asked).toBe(2);
+  await transport.closeConnections();
+  server.close();
+  server.closeAllConnections();
+}, 30_000);

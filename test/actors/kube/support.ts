@@ -21,8 +21,7 @@ export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): 
 });
 
 /** Calls ports as the kernel does. */
-export function bench() {
-  const vault = new Vault(randomBytes(32));
+export function bench(vault = new Vault(randomBytes(32))) {
   const seen: ObservedRequest[] = [];
   const connection = connectKube({ vault, onRequest: (exchange) => seen.push(exchange) });
   const ask = (

@@ -26,15 +26,21 @@ type WatchCall = CallOf<Operations['host.watchConfiguration']>;
 /** `vault` keeps the credentials in the files, for the port that sends them. */
 export function configurationPorts(vault: Vault) {
   const hide = (value: string): string => vault.seal(value).$secret;
+  const held = <Masked>(id: string, masking: () => Masked): Masked =>
+    vault.hold({ namespace: '', id: `configuration/${id}` }, masking);
   const read = new Map<string, string>();
   const noted = async <T>(path: string, reading: (path: string) => Promise<T>): Promise<T> => {
     read.set(path, await fingerprintOf(path));
     return reading(path);
   };
-  const file: Port<Operations['host.readConfiguration']> = async ({ input }) =>
-    masked(await noted(input.path, readConfiguration), hide);
-  const dropIns: Port<Operations['host.readDropIns']> = async ({ input }) =>
-    maskedDropIns(await noted(input.path, readDropIns), hide);
+  const file: Port<Operations['host.readConfiguration']> = async ({ input }) => {
+    const content = await noted(input.path, readConfiguration);
+    return held('file', () => masked(content, hide));
+  };
+  const dropIns: Port<Operations['host.readDropIns']> = async ({ input }) => {
+    const contents = await noted(input.path, readDropIns);
+    return held('drop-ins', () => maskedDropIns(contents, hide));
+  };
   const watch: Port<Operations['host.watchConfiguration']> = async (call) => {
     await follow(call, read);
     return null;

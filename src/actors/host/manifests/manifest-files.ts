@@ -288,10 +288,17 @@ async function decode(
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
     kindName = kind ?? kindName;
-    if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
-    const manifest = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
-    const { errors } = staticPod(manifest, nodeName);
-    if (errors) return failedFile(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
+    const document = { namespace: '', id: `files/${file}` };
+    if (kind !== null) {
+      const object = vault.hold(document, () => configObject(value, kind, vault));
+      return { manifest: null, object, error: null };
+    }
+    const manifest = vault.hold(document, () => {
+      const sealed = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
+      const { errors } = staticPod(sealed, nodeName);
+      if (errors) throw new Error(`invalid pod: ${aggregate(errors)}`);
+      return sealed;
+    });
     return { manifest, object: null, error: null };
   } catch (error) {
     const isObject = kindName !== 'pod' && !(error instanceof DocumentError);

@@ -68,10 +68,13 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
     }
     const bytes = await bodyOf(response);
     if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
-    const manifests = podsIn(await decodeInThread(bytes)).map((value) => {
-      const uid = uidOf(placeOf(opened), nodeName, value);
-      return { file: url, uid, value: sealedPod(value, vault) };
-    });
+    const pods = podsIn(await decodeInThread(bytes));
+    const manifests = vault.hold({ namespace: '', id: 'manifestURL' }, () =>
+      pods.map((value) => {
+        const uid = uidOf(placeOf(opened), nodeName, value);
+        return { file: url, uid, value: sealedPod(value, vault) };
+      }),
+    );
     return { manifests, error: '' };
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };

@@ -12,6 +12,7 @@
  *   F3 an expired version (410, Expired) leads to a new list, any other failure to the same watch.
  *   F4 it never gives up; pauses double, with jitter, and are reset after a quiet period.
  *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and the published objects stay.
+ *   F6 a list that is too long for one answer is asked for in smaller pages.
  * Upstream: client-go tools/cache/reflector.go.
  */
 
@@ -35,6 +36,8 @@ import { type BackOff, doubledMs } from '../../model/values/time.ts';
 
 export interface ReflectorInput extends KubeSelection {
   readonly target: KubeTarget;
+  /** A list that is longer than an answer may be is asked for in small pages. */
+  readonly splitsLongLists?: true;
 }
 
 export type ReflectorReport =
@@ -59,6 +62,10 @@ export const reflectorCrash = <Context extends MachineContext, Event extends Eve
 
 /** Objects of one page, as client-go requests them. */
 const PAGE_LIMIT = 500;
+/** Of objects as large as etcd holds, with every character escaped, no more fit into an answer. */
+const SMALL_PAGE_LIMIT = 25;
+/** The code of an answer that is longer than an answer may be. */
+const TOO_LARGE = 'TooLarge';
 /**
  * A hundred thousand objects; unlimited pages of a faulty server would fill memory and journal. client-go has no limit.
  */
@@ -83,6 +90,8 @@ interface Context extends ReflectorInput {
   readonly failedAtMs: number;
   readonly backoffMs: number;
   readonly isListed: boolean;
+  /** A list was too long for one answer. */
+  readonly isLong?: true;
 }
 
 type Event = WatchItem | Ended;
@@ -130,6 +139,9 @@ const fail = s.enqueueActions((args) => {
   const isFirst = nowMs - context.failedAtMs > BACKOFF_RESET_MS;
   const doubled = isFirst ? BACK_OFF.baseMs : doubledMs(BACK_OFF, context.backoffMs);
   enqueue.assign({ failedAtMs: nowMs, backoffMs: Math.max(doubled, retryAfterMs) });
+  // Lists from a cache (version 0) ignore the limit of a page.
+  const isLong = errorIn(event)?.code === TOO_LARGE && context.splitsLongLists === true;
+  if (isLong) enqueue.assign({ isLong, resourceVersion: '' });
   const { resource, namespace } = context.target;
   enqueue(line('warn', ['Failed to watch', { resource, ...(namespace ? { namespace } : {}), err: message }]));
 });
@@ -166,7 +178,7 @@ export const reflectorMachine = s.createMachine({
         src: 'kube.list',
         input: ({ context }) => ({
           ...selection(context),
-          limit: PAGE_LIMIT,
+          limit: context.isLong === true ? SMALL_PAGE_LIMIT : PAGE_LIMIT,
           ...(context.continue === '' ? { resourceVersion: context.resourceVersion } : { continue: context.continue }),
         }),
         onDone: [

@@ -193,5 +193,8 @@ export const BEHAVIORS = [
     since:
       'Such volumes are attached and mounted, as by the kubelet; with `enableControllerAttachDetach: false` without the ' +
       'controller of the cluster, which CSI drivers cannot do without.',
+    name: 'longListsInPages',
+    before: 'A list of pods that is longer than an answer may be was asked for again and again in the same way.',
+    since: 'It is asked for in pages of 25 pods.',
   },
 ] as const;

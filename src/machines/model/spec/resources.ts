@@ -42,15 +42,18 @@ export const requestsOf = (resources: ResourceRequirements | undefined): Amounts
   ...amountsOf(resources?.requests),
 });
 
-const sum = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => x + y);
-const largest = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => (x > y ? x : y));
+/** Sums by name; a pod may have tens of thousands of resources in a thousand containers. */
+type Sums = Map<string, Nano>;
 
-/** A resource may be named like a member that every object has, such as `constructor`. */
-const amountIn = (amounts: Amounts, name: string): Nano => (Object.hasOwn(amounts, name) ? (amounts[name] ?? 0n) : 0n);
+function add(sums: Sums, amounts: Iterable<readonly [string, Nano]>): void {
+  for (const [name, amount] of amounts) sums.set(name, (sums.get(name) ?? 0n) + amount);
+}
 
-function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amounts {
-  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return Object.fromEntries([...names].map((name) => [name, join(amountIn(a, name), amountIn(b, name))]));
+function raise(sums: Sums, amounts: Iterable<readonly [string, Nano]>): void {
+  for (const [name, amount] of amounts) {
+    const earlier = sums.get(name) ?? 0n;
+    sums.set(name, amount > earlier ? amount : earlier);
+  }
 }
 
 /**
@@ -58,15 +61,21 @@ function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amou
  * before it.
  */
 function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
-  let sidecars: Amounts = {};
-  let initialising: Amounts = {};
+  const running: Sums = new Map();
+  const initialising: Sums = new Map();
   for (const container of pod.spec.initContainers ?? []) {
-    const initAmounts = amounts(container.resources);
-    if (isSidecar(container)) sidecars = sum(sidecars, initAmounts);
-    initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, initAmounts));
+    const own = Object.entries(amounts(container.resources));
+    if (isSidecar(container)) add(running, own);
+    else {
+      raise(
+        initialising,
+        own.map(([name, amount]) => [name, (running.get(name) ?? 0n) + amount]),
+      );
+    }
   }
-  const running = pod.spec.containers.reduce((total, { resources }) => sum(total, amounts(resources)), sidecars);
-  return largest(running, initialising);
+  for (const { resources } of pod.spec.containers) add(running, Object.entries(amounts(resources)));
+  raise(running, initialising);
+  return Object.fromEntries(running);
 }
 
 /** Pod-level resources take precedence. */

@@ -93,8 +93,12 @@ const portMappings = (pod: Pod): readonly PortMapping[] =>
 
 /** Of two ports with the same name, or unnamed and equal, the first one. */
 function distinct(ports: readonly ContainerPort[]): readonly ContainerPort[] {
-  const named = ports.map((port) => [port.name || JSON.stringify(portMapping(port)), port] as const);
-  return named.filter(([name], at) => named.findIndex(([other]) => other === name) === at).map(([, port]) => port);
+  const firsts = new Map<string, ContainerPort>();
+  for (const port of ports) {
+    const name = port.name || JSON.stringify(portMapping(port));
+    if (!firsts.has(name)) firsts.set(name, port);
+  }
+  return [...firsts.values()];
 }
 
 const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPort): PortMapping => ({

@@ -20,7 +20,7 @@ import {
   nanoOf,
 } from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
-import { pickKeys } from '../values/tables.ts';
+import { pickKeys, valueIn } from '../values/tables.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
 const MIN_LIMIT_MILLI = 10n;
@@ -127,22 +127,42 @@ type ListOf = (resources: ResourceRequirements | undefined) => List;
 
 /** The sums as text, each in the format of the first amount in it that is not zero, as by `Quantity.Add` upstream. */
 function formatted(pod: Pod, amounts: Amounts, listOf: ListOf, overhead: List): List {
+  const addends = addendsOf(pod, listOf);
   const texts = Object.entries(amounts).map(([name, amount]) => {
-    const parts = [...addends(pod, name, amount, listOf), overhead].map((list) => amountOf(list[name] ?? '0'));
+    const parts = [...addends(name, amount), overhead[name] ?? '0'].map(amountOf);
     const format = parts.find(({ nano }) => nano !== 0n)?.format ?? 'decimalSI';
     return [name, formatQuantity({ nano: amount + amountOf(overhead[name] ?? '0').nano, format })] as const;
   });
   return Object.fromEntries(texts);
 }
 
-/** The lists that `amount` is the sum of, in the order of upstream's addition. */
-function addends({ spec }: Pod, name: string, amount: bigint, listOf: ListOf): readonly List[] {
+/** What an amount is the sum of, in the order of upstream's addition. */
+function addendsOf({ spec }: Pod, listOf: ListOf): (name: string, amount: bigint) => readonly string[] {
   const ofPod = hasPodLevelResources(spec.resources) ? listOf(spec.resources) : {};
-  if (ofPod[name] !== undefined) return [ofPod];
   const inits = spec.initContainers ?? [];
-  const running = [...spec.containers, ...inits.filter(isSidecar)].map(({ resources }) => listOf(resources));
-  const total = running.reduce((sum, list) => sum + amountOf(list[name] ?? '0').nano, 0n);
-  if (amount <= total) return running;
-  const before = inits.filter((each) => !isSidecar(each)).map(({ resources }) => listOf(resources));
-  return before.toSorted((a, b) => (amountOf(b[name] ?? '0').nano > amountOf(a[name] ?? '0').nano ? 1 : -1));
+  const running = byName([...spec.containers, ...inits.filter(isSidecar)], listOf);
+  const before = byName(
+    inits.filter((each) => !isSidecar(each)),
+    listOf,
+  );
+  return (name, amount) => {
+    const own = valueIn(ofPod, name);
+    if (own !== undefined) return [own];
+    const together = running.get(name) ?? [];
+    if (amount <= together.reduce((sum, text) => sum + amountOf(text).nano, 0n)) return together;
+    return (before.get(name) ?? []).toSorted((a, b) => (amountOf(b).nano > amountOf(a).nano ? 1 : -1));
+  };
+}
+
+/** Of thousands of resources and containers, by name the amounts of the containers that have some. */
+function byName(containers: readonly Container[], listOf: ListOf): ReadonlyMap<string, readonly string[]> {
+  const amounts = new Map<string, string[]>();
+  for (const { resources } of containers) {
+    for (const [name, text] of Object.entries(listOf(resources))) {
+      const earlier = amounts.get(name);
+      if (earlier === undefined) amounts.set(name, [text]);
+      else earlier.push(text);
+    }
+  }
+  return amounts;
 }

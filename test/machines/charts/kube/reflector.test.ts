@@ -1,6 +1,6 @@
 /** Proves F1 to F5 of the reflector. */
 import { expect, it } from 'vitest';
-import { reflectorMachine } from '../../../../src/machines/charts/kube/reflector.ts';
+import { type ReflectorInput, reflectorMachine } from '../../../../src/machines/charts/kube/reflector.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const input = {
@@ -11,22 +11,35 @@ const pod = (name: string, resourceVersion: string) => ({ metadata: { name, reso
 const page = (items: readonly unknown[], resourceVersion: string, more = '') =>
   ok({ items, resourceVersion, continue: more });
 
-type Asked = { readonly resourceVersion?: string; readonly continue?: string; readonly timeoutSeconds?: number };
+type Asked = {
+  readonly limit?: number;
+  readonly resourceVersion?: string;
+  readonly continue?: string;
+  readonly timeoutSeconds?: number;
+};
 
 /** A world with lists from `lists`, whose watches stay open; keeps the requests. */
-function world(lists: readonly (() => ReturnType<typeof ok>)[], watch: (() => ReturnType<typeof ok>) | null = null) {
+function world(
+  lists: readonly (() => ReturnType<typeof ok>)[],
+  watch: (() => ReturnType<typeof ok>) | null = null,
+  more: Partial<ReflectorInput> = {},
+) {
   const listed: Asked[] = [];
   const watched: Asked[] = [];
-  const running = runUnder(reflectorMachine, input, {
-    'kube.list': (asked: Asked) => {
-      listed.push(asked);
-      return (lists[listed.length - 1] ?? lists.at(-1)!)();
+  const running = runUnder(
+    reflectorMachine,
+    { ...input, ...more },
+    {
+      'kube.list': (asked: Asked) => {
+        listed.push(asked);
+        return (lists[listed.length - 1] ?? lists.at(-1)!)();
+      },
+      'kube.watch': (asked: Asked) => {
+        watched.push(asked);
+        return watch ? watch() : 'stream';
+      },
     },
-    'kube.watch': (asked: Asked) => {
-      watched.push(asked);
-      return watch ? watch() : 'stream';
-    },
-  });
+  );
   running.time.advanceTo(running.time.now());
   return { ...running, listed, watched };
 }
@@ -135,4 +148,17 @@ it('waits as long as a busy server asks', () => {
   expect(run.listed).toHaveLength(1);
   run.time.advanceTo(run.time.now() + 62_000);
   expect(run.listed).toHaveLength(2);
+});
+
+it.each([
+  { more: { splitsLongLists: true as const }, asked: { limit: 25, resourceVersion: '' } },
+  { more: {}, asked: { limit: 500, resourceVersion: '0' } },
+])('asks again with $asked for a list that is too long for an answer, given $more', ({ more, asked }) => {
+  const tooLong = () => fail('the answer has more than 268435456 bytes', 'TooLarge');
+  const run = world([tooLong, () => page([pod('a', '1')], '7', 'next'), () => page([pod('b', '2')], '7')], null, more);
+  run.time.advanceTo(run.time.now() + 1_600);
+  expect(run.listed).toMatchObject([{ limit: 500, resourceVersion: '0' }, asked, { continue: 'next' }]);
+  expect(run.listed.at(-1)?.limit).toBe(asked.limit);
+  expect(run.sent()).toMatchObject([{ type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
+  expect(run.divergence()).toBeNull();
 });

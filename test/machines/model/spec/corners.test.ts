@@ -129,6 +129,13 @@ describe('amounts that a container may know of itself', () => {
 describe('port mappings', () => {
   const mappings = (spec: Partial<PodSpec>) => sandboxConfig(pod(spec), 0, node).port_mappings;
 
+  it('of tens of thousands of ports are distinct in little time', () => {
+    const ports = Array.from({ length: 40_000 }, (_, i) => ({ name: `p${i}`, containerPort: i + 1 }));
+    const before = process.cpuUsage();
+    expect(mappings({ containers: [{ name: 'a', image: 'i', ports: [...ports, ...ports] }] })).toHaveLength(40_000);
+    expect(process.cpuUsage(before).user).toBeLessThan(3_000_000);
+  });
+
   it('are those of regular containers', () => {
     const sidecar = container({ name: 's', restartPolicy: 'Always', ports: [{ containerPort: 1, hostPort: 1 }] });
     expect(mappings({ initContainers: [sidecar] })).toBeUndefined();

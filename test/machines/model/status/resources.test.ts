@@ -62,3 +62,18 @@ it('the overhead counts as requested, and as a limit only of what is limited', (
     resources: { requests: { cpu: '15m', memory: '20Mi' }, limits: { cpu: '25m' } },
   });
 });
+
+it('a pod of thousands of resources is summed in one pass over the resources of each container', () => {
+  const requests = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`example.com/r${i}`, '1']));
+  let passes = 0;
+  const counted = new Proxy(requests, {
+    ownKeys: (list) => {
+      passes += 1;
+      return Reflect.ownKeys(list);
+    },
+  });
+  const sums = requested(counted, { 'example.com/r0': '2' });
+  expect(Object.keys(sums ?? {})).toHaveLength(5_000);
+  expect(sums).toMatchObject({ 'example.com/r0': '3', 'example.com/r4999': '1' });
+  expect(passes).toBeLessThan(20);
+});

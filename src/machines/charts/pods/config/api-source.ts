@@ -268,6 +268,7 @@ const following = s.createStateConfig({
         input: ({ context }) => ({
           target: { client: 'kube', apiVersion: 'v1', resource: 'pods' },
           fieldSelector: `spec.nodeName=${context.nodeName}`,
+          ...(hasBehavior(context, 'longListsInPages') ? { splitsLongLists: true as const } : {}),
         }),
         onDone: 'reopening',
         onError: { target: 'reopening', actions: reflectorCrash('the pods of the API server') },
