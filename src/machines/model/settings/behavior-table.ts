@@ -185,4 +185,11 @@ export const BEHAVIORS = [
       'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
       'the first line, and these mistakes are reported.',
   },
+  {
+    name: 'podDetailsAsKubelet',
+    before:
+      'A critical pod was admitted when the pods that it displaces had ended, or after a minute.',
+    since:
+      'As in the kubelet, it waits for half as long again as their grace period.',
+  },
 ] as const;
