@@ -188,8 +188,10 @@ export const BEHAVIORS = [
   {
     name: 'podDetailsAsKubelet',
     before:
-      'A critical pod was admitted when the pods that it displaces had ended, or after a minute.',
+      'A critical pod was admitted when the pods that it displaces had ended, or after a minute. Memory of NUMA nodes ' +
+      'stayed with the init containers that had it.',
     since:
-      'As in the kubelet, it waits for half as long again as their grace period.',
+      'As in the kubelet, it waits for half as long again as their grace period, and such memory is free when a later ' +
+      'container runs.',
   },
 ] as const;

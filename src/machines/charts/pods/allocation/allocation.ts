@@ -28,6 +28,8 @@ import { deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
+import type { Grant } from '../../../model/operations/grants.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import {
   grantAssigned,
   handleNew,
@@ -138,6 +140,20 @@ const awaitNoLonger = updating((work) => {
   resizeWaiting(work, uid);
 });
 
+/** The memory of init containers that have ended is free for other pods. */
+const releaseInits = updating((work) => {
+  const { event, enqueue } = work.args;
+  if (event.type !== 'allocation.initialised') return;
+  const { uid, containers } = event;
+  const granted = work.state.grants[uid];
+  if (granted?.memory === undefined) return;
+  const { memory: before, ...rest } = granted;
+  const memory = pickKeys(before, (name) => !containers.includes(name));
+  const grant: Grant = { ...rest, ...(Object.keys(memory).length === 0 ? {} : { memory }) };
+  work.state.grants = { ...work.state.grants, [uid]: grant };
+  enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
+});
+
 /** Evaluates the pods whose admission waited for the Node, or for the pods of an earlier agent. */
 const evaluatePostponed = updating(retryPostponed);
 
@@ -178,6 +194,7 @@ export const allocationMachine = s.createMachine({
     'allocation.ended': { actions: [releaseResources, evaluatePostponed] },
     'allocation.released': { actions: [releaseResources, evaluatePostponed] },
     'allocation.waited': { actions: stopWaiting },
+    'allocation.initialised': { actions: releaseInits },
     'allocation.overdue': { actions: awaitNoLonger },
     'allocation.awaited': { actions: updating(retry) },
     'pods.known': { actions: [forgetGonePods, evaluatePostponed] },

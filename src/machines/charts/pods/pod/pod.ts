@@ -72,6 +72,7 @@ import { filesOfTurn, foldersOf, sandboxConfigOf } from './pod-files.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
 import { runtimeHandler } from './pod-members.ts';
+import { releaseMemory } from './pod-memory.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import {
   handleAbsence,
@@ -314,7 +315,7 @@ export const podMachine = s.createMachine({
         'runtime.podRemoved': { actions: observeNow },
         'runtime.podStale': { actions: noteStale },
         'runtime.absent': { actions: handleAbsence },
-        'container.changed': { actions: noteContainer },
+        'container.changed': { actions: [noteContainer, releaseMemory] },
         'container.wanted': { actions: noteRequest },
         'container.imageWanted': { actions: requestImage },
         'container.respawn': { actions: adoptContainers },
