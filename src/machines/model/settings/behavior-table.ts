@@ -189,9 +189,9 @@ export const BEHAVIORS = [
     name: 'podDetailsAsKubelet',
     before:
       'A critical pod was admitted when the pods that it displaces had ended, or after a minute. Memory of NUMA nodes ' +
-      'stayed with the init containers that had it.',
+      'stayed with the init containers that had it. A pod that ran while its cgroup was missing went on outside of it.',
     since:
       'As in the kubelet, it waits for half as long again as their grace period, and such memory is free when a later ' +
-      'container runs.',
+      'container runs. Such a pod is restarted in its cgroup.',
   },
 ] as const;

@@ -35,7 +35,6 @@ import {
 import {
   admitting,
   endAllocation,
-  grouping,
   handleClaims,
   handleGrant,
   handleHealth,
@@ -70,6 +69,7 @@ import { initialPod } from './pod-context.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { filesOfTurn, foldersOf, sandboxConfigOf } from './pod-files.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
+import { grouping, moving } from './pod-group.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
 import { runtimeHandler } from './pod-members.ts';
 import { releaseMemory } from './pod-memory.ts';
@@ -208,6 +208,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'isOverdue', target: 'overdue' },
         { guard: 'isOffline', target: 'offline' },
+        { guard: 'isMisplaced', target: 'moving' },
         { guard: 'isBlocked', target: 'blocked' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'needsUsers', target: 'mappingUsers' },
@@ -230,6 +231,7 @@ const sync = s.createStateConfig({
     },
     offline,
     replacing,
+    moving,
     restartingAll,
     preparing,
     preparingClaims,
@@ -265,6 +267,7 @@ const sync = s.createStateConfig({
     /** The sandbox is ready: containers start in turn. */
     active: {
       always: [
+        { guard: 'isMisplaced', target: 'moving' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
         { guard: 'hasDelayedImages', actions: requestDelayedImages },
