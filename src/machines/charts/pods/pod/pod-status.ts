@@ -6,7 +6,7 @@ import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { ContainerView } from '../../../model/pods/pod-messages.ts';
-import { podMessages, waitingReasons } from '../../../model/reasons/reasons.ts';
+import { imageReasons, podMessages, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
@@ -43,7 +43,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries
-    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
+    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '' && isShownReason(context, view))
     .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }] as const);
   return podStatus({
     handler: runtimeHandler(context) ?? '',
@@ -65,6 +65,10 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ...resizeOf(context),
   });
 }
+
+/** Images are requested before the kubelet would request them: without a sandbox it knows of no failure. */
+const isShownReason = ({ runtime, node }: PodContext, { reason }: ContainerView): boolean =>
+  (runtime?.sandboxes.length ?? 0) > 0 || !imageReasons.has(reason) || !hasBehavior(node, 'podDetailsAsKubelet');
 
 /**
  * An ending pod that stays wanted keeps the waiting reasons of its containers; the end of an earlier instance is the
