@@ -4,7 +4,12 @@
  */
 
 import type { Gates } from '../../configuration/fields/feature-gates.ts';
-import type { AdmissionSettings, IgnoredField, NodeSettings, UndeclaredFeature } from '../../model/settings/node-settings.ts';
+import type {
+  AdmissionSettings,
+  IgnoredField,
+  NodeSettings,
+  UndeclaredFeature,
+} from '../../model/settings/node-settings.ts';
 
 /**
  * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum if none is

@@ -68,8 +68,8 @@ import {
 import { initialPod } from './pod-context.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { filesOfTurn, foldersOf, sandboxConfigOf } from './pod-files.ts';
-import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { grouping, moving } from './pod-group.ts';
+import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
 import { runtimeHandler } from './pod-members.ts';
 import { releaseMemory } from './pod-memory.ts';

@@ -23,7 +23,9 @@ const specOf = (uid: string, { cpu, grace = 1 }: Wanted) => ({
 
 /** Static pods, because they stay wanted without a server. */
 const want = (pods: Readonly<Record<string, Wanted>>): void =>
-  node.world.setManifests(Object.entries(pods).map(([uid, each]) => manifest({ uid, name: uid, spec: specOf(uid, each) })));
+  node.world.setManifests(
+    Object.entries(pods).map(([uid, each]) => manifest({ uid, name: uid, spec: specOf(uid, each) })),
+  );
 
 /** A full node, whose runtime does not stop the sandboxes of these pods. */
 function bootStuck(pods: Readonly<Record<string, Wanted>>, settings: Partial<NodeSettings> = {}): void {

@@ -88,7 +88,9 @@ describe('the memory of an init container', () => {
   }
   const heldBlocks = () => {
     const held = node.sink.records.flatMap((record) =>
-      record.k === 'message' && record.event.type === 'resources.held' ? [record.event as unknown as ResourcesHeld] : [],
+      record.k === 'message' && record.event.type === 'resources.held'
+        ? [record.event as unknown as ResourcesHeld]
+        : [],
     );
     return held.at(-1)?.memory;
   };

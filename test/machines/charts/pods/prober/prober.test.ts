@@ -9,11 +9,7 @@ const FINE = { result: 'success', output: '' } as const;
 const exec = (command: string, more: object = {}) => ({ exec: { command: [command] }, periodSeconds: 1, ...more });
 
 let node: PodsNode;
-function prepare(
-  app: object,
-  spec: Record<string, unknown> = {},
-  settings: Partial<NodeSettings> = {},
-): PodsNode {
+function prepare(app: object, spec: Record<string, unknown> = {}, settings: Partial<NodeSettings> = {}): PodsNode {
   node = new PodsNode({ settings });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.world.setManifests([manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', ...app }] })]);
