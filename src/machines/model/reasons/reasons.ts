@@ -40,17 +40,6 @@ export const waitingReasons = {
   restartingAllContainers: 'RestartingAllContainers',
 } as const;
 
-/** The waiting reasons of a container whose image is not there. */
-export const imageReasons: ReadonlySet<string> = new Set([
-  waitingReasons.invalidImageName,
-  waitingReasons.imageInspectError,
-  waitingReasons.errImageNeverPull,
-  waitingReasons.errImagePull,
-  waitingReasons.imagePullBackOff,
-  waitingReasons.registryUnavailable,
-  waitingReasons.signatureValidationFailed,
-]);
-
 /** Reasons of `state.terminated` set by the node agent; all others are the runtime's. */
 export const terminatedReasons = {
   containerStatusUnknown: 'ContainerStatusUnknown',

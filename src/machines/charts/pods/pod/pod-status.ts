@@ -6,7 +6,7 @@ import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { ContainerView } from '../../../model/pods/pod-messages.ts';
-import { imageReasons, podMessages, waitingReasons } from '../../../model/reasons/reasons.ts';
+import { podMessages, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
@@ -66,9 +66,20 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   });
 }
 
+/** The waiting reasons of a container whose image is not there. */
+const IMAGE_REASONS: ReadonlySet<string> = new Set([
+  waitingReasons.invalidImageName,
+  waitingReasons.imageInspectError,
+  waitingReasons.errImageNeverPull,
+  waitingReasons.errImagePull,
+  waitingReasons.imagePullBackOff,
+  waitingReasons.registryUnavailable,
+  waitingReasons.signatureValidationFailed,
+]);
+
 /** Images are requested before the kubelet would request them: without a sandbox it knows of no failure. */
 const isShownReason = ({ runtime, node }: PodContext, { reason }: ContainerView): boolean =>
-  (runtime?.sandboxes.length ?? 0) > 0 || !imageReasons.has(reason) || !hasBehavior(node, 'podDetailsAsKubelet');
+  (runtime?.sandboxes.length ?? 0) > 0 || !IMAGE_REASONS.has(reason) || !hasBehavior(node, 'podDetailsAsKubelet');
 
 /**
  * An ending pod that stays wanted keeps the waiting reasons of its containers; the end of an earlier instance is the
