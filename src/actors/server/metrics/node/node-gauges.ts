@@ -75,7 +75,7 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
 
 const MILLI = 1_000;
 
-/** The memory that pods are protected with: of the gate MemoryQoS, on cgroup v2, with the policy `TieredReservation`. */
+/** The protected memory of pods: with the gate MemoryQoS, on cgroup v2, and the policy `TieredReservation`. */
 export function memoryQoSGauges(view: NodeView): Family[] {
   const { featureGates, memoryReservationPolicy } = view.configuration();
   if (!isEnabled(featureGates, 'MemoryQoS')) return [];

@@ -1,6 +1,6 @@
 /**
- * The cgroup of a pod, and a pod that runs outside of it: an earlier agent put it elsewhere, or made no cgroups. Part of
- * the chart of `pod.ts`.
+ * The cgroup of a pod, and a pod that runs outside of it, because an earlier agent put it elsewhere or made no cgroups.
+ * Part of the chart of `pod.ts`.
  *
  * Invariants:
  *   G3 the cgroup is created before the sandbox and removed after it.
