@@ -1,4 +1,4 @@
-/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-allocation.ts`, M1 and M2 of `pod-memory.ts`. */
+/** Pods on a node that keeps CPUs and memory apart: C1 and C2 of `pod-allocation.ts`, M1 and M2 of `pod-memory.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ResourcesHeld } from '../../../../../src/machines/model/allocation/resource-grants.ts';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
