@@ -34,6 +34,12 @@ export const newTally = (verdict: Verdict | null, nowMs: number): Tally => ({
   atMs: nowMs,
 });
 
+/** Milliseconds from the beginning of an attempt to the next one. */
+export const periodMs = (
+  { periodSeconds, unreadyPeriodSeconds = periodSeconds }: Pick<ProbeWatch, 'periodSeconds' | 'unreadyPeriodSeconds'>,
+  { verdict }: Tally,
+): number => (verdict === 'success' ? periodSeconds : unreadyPeriodSeconds) * 1_000;
+
 export function tally(
   before: Tally,
   { successThreshold, failureThreshold }: Thresholds,

@@ -25,7 +25,7 @@ import {
   probeTcp,
   success,
 } from './attempt.ts';
-import { newTally, tally } from './counter.ts';
+import { newTally, periodMs, tally } from './counter.ts';
 import { probeGrpc } from './grpc.ts';
 import { httpGet } from './http-get.ts';
 
@@ -71,7 +71,7 @@ export function probePorts(
         const { tally: next, items } = tally(state, input, attempt, performance.now());
         state = next;
         for (const item of items) call.emit(item);
-        await pause(beganMs + input.periodSeconds * 1_000 - performance.now(), signal);
+        await pause(beganMs + periodMs(input, state) - performance.now(), signal);
       }
       return null;
     },

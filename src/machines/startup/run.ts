@@ -6,6 +6,7 @@
 import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
 import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
+import { isAtLeast } from '../model/allocation/sysctls.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/auth.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
@@ -14,10 +15,20 @@ import { clientBuilderInput } from './subsystem-inputs.ts';
 
 const clientCAFile = ({ config }: EstablishedContext): string => config.authentication.x509.clientCAFile ?? '';
 
-/** Upstream's warning about a gate without effect on this machine. */
 const MEMORY_QOS = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
-const lacksMemoryQoS = ({ config, cgroups }: EstablishedContext): boolean =>
-  cgroups.version === 1 && gatesOf(config)('MemoryQoS');
+const OLD_KERNEL = 'Warning: MemoryQoS memory.high throttling may cause process livelock on older kernels';
+const LEAST_KERNEL = [5, 9] as const;
+
+type Warning = string | readonly [text: string, fields: Readonly<Record<string, string>>];
+
+/** Upstream's warning about the gate MemoryQoS on this machine; `null`: there is none. */
+function memoryQoSWarning({ config, cgroups, machineInfo, input }: EstablishedContext): Warning | null {
+  if (!gatesOf(config)('MemoryQoS')) return null;
+  if (cgroups.version === 1) return MEMORY_QOS;
+  const { kernelVersion: currentKernel } = machineInfo;
+  if (isAtLeast(currentKernel, LEAST_KERNEL) || !hasBehavior(input, 'podDetailsAsKubelet')) return null;
+  return [OLD_KERNEL, { currentKernel, minimumKernel: LEAST_KERNEL.join('.') }];
+}
 
 const hasLockFile = ({ context }: { context: EstablishedContext }) => context.flags.lockFile !== '';
 
@@ -212,7 +223,8 @@ export const run = kubeletSetup.createStateConfig({
           actions: [
             assign({ cgroups: ({ event }) => event.cgroups, resources: ({ event }) => event.resources }),
             enqueueActions(({ context, enqueue }) => {
-              if (lacksMemoryQoS(context)) enqueue(line('warn', MEMORY_QOS));
+              const warned = memoryQoSWarning(context);
+              if (warned !== null) enqueue(line('warn', warned));
             }),
           ],
         },

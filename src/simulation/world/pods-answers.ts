@@ -168,12 +168,15 @@ function hostHandlers(world: PodsWorld): Handlers {
   };
 }
 
+/** The world has the cgroups of pods only; all others exist. */
+const isOfPod = (path: string): boolean => /\/pod[^/]+$/.test(path);
+
 function cgroupHandlers(world: PodsWorld): Handlers {
   const { groups } = world;
   const below = (path: string) => [...groups.keys()].filter((each) => each === path || each.startsWith(`${path}/`));
   return {
     'host.tuneKernel': (_, done) => done({ errors: [] }),
-    'cgroup.missing': (_, done) => done({ missing: [] }),
+    'cgroup.missing': ({ path }, done) => done({ missing: isOfPod(path) && !groups.has(path) ? [path] : [] }),
     'cgroup.own': (_, done) => done({ path: '/system.slice/kubelet.service' }),
     'cgroup.ensure': ({ path, resources }, done) => {
       groups.set(path, { ...groups.get(path), ...resources });

@@ -3,7 +3,7 @@
  * a latency, in virtual time, with the requested faults.
  */
 import type { Attempt } from '../../actors/probe/attempt.ts';
-import { newTally, tally } from '../../actors/probe/counter.ts';
+import { newTally, periodMs, tally } from '../../actors/probe/counter.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
 import type { SecretHandle } from '../../kernel/journal/secrets.ts';
 import { type JsonEvent, memberOf, toPlainError } from '../../kernel/json.ts';
@@ -290,11 +290,11 @@ export class PodsWorld implements Performer {
     let state = newTally(watch.verdict, this.time.ms);
     let disarm = (): void => {};
     const attempt = (): void => {
-      disarm = this.time.arm(this.time.ms + watch.periodSeconds * 1_000, attempt);
       this.attempts.push({ asked, atMs: this.time.ms });
       const answer = this.answers.get(asked) ?? { result: 'success', output: '' };
       const step = tally(state, watch, answer, this.time.ms);
       state = step.tally;
+      disarm = this.time.arm(this.time.ms + periodMs(watch, state), attempt);
       for (const item of step.items) emit(item);
     };
     attempt();

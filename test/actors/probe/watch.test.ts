@@ -234,6 +234,21 @@ describe('a watch', () => {
     ]);
   });
 
+  it('asks more often while its verdict is not success', async () => {
+    let [requests, status] = [0, 503];
+    const port = await httpServer((_, response) => {
+      requests++;
+      response.writeHead(status).end();
+    });
+    const stream = watch(asking(port), { periodSeconds: 3_600, unreadyPeriodSeconds: 0.02, verdict: 'failure' });
+    await eventually('three requests', () => requests >= 3);
+    status = 200;
+    await stream.until(({ type }) => type === 'probe.judged');
+    const known = requests;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(requests).toBe(known);
+  });
+
   it('with the longest period asks once, and with the longest timeout waits for the answer', async () => {
     const LONGEST_SECONDS = 2_147_483_647;
     let requests = 0;

@@ -8,6 +8,7 @@ import type { HeaderRecord, KernelRecord } from '../../../src/kernel/records.ts'
 import { replay } from '../../../src/kernel/replay.ts';
 import type { DesiredCgroup } from '../../../src/machines/model/operations/cgroup.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
+import { nodeBefore } from '../charts/pods/support.ts';
 import { ARGV, BootNode, type BootOptions, document, MACHINE_INFO, ok } from './boot-node.ts';
 import {
   CONTRADICTIONS,
@@ -173,6 +174,20 @@ describe('a standalone boot', () => {
     const text = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
     expect(warnings(1)).toContain(text);
     expect(warnings(2)).not.toContain(text);
+  });
+
+  it.each([
+    ['5.8.0-63-generic', {}, { currentKernel: '5.8.0-63-generic', minimumKernel: '5.9' }],
+    ['5.8.0', { behavior: nodeBefore('podDetailsAsKubelet') }, null],
+    ['5.9.0', {}, null],
+  ])('warns of MemoryQoS on kernels that may stop processes with it: %s', (kernelVersion, more, expected) => {
+    const answers = { 'host.machineInfo': ok({ ...MACHINE_INFO, kernelVersion }) };
+    const text = 'Warning: MemoryQoS memory.high throttling may cause process livelock on older kernels';
+    const argv = [...ARGV, '--feature-gates=MemoryQoS=true'];
+    const found = boot({ argv, answers, ...more })
+      .lines('warn')
+      .find((each) => each.text === text);
+    expect(found?.fields ?? null).toEqual(expected);
   });
 
   it('tells the service manager once that it is ready, and only when the kubelet was created', () => {

@@ -40,6 +40,10 @@ export type AllocationMessage =
     }
   /** The pod has ended, and its resources are free. A pod that the node ended may run again after a restart. */
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
+  /** Init containers of the pod have ended, and will not run again in its sandbox. */
+  | { readonly type: 'allocation.initialised'; readonly uid: string; readonly containers: readonly string[] }
+  /** A pod that makes room for others takes longer to end than the node waits. */
+  | { readonly type: 'allocation.overdue'; readonly uid: string }
   /** The pod is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
   | ResourcesHandedOver

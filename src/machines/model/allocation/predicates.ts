@@ -10,6 +10,7 @@
  */
 import type { QOSClass, Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
+import { podMessages } from '../reasons/reasons.ts';
 import type { Taint } from '../values/labels.ts';
 import { mismatchOf, tolerates } from './node-match.ts';
 import type { AdmissionRequest, NodeView, Rejection, Shortage } from './request.ts';
@@ -65,7 +66,11 @@ const FEATURE_DISABLED = {
   },
   restartAll: {
     reason: 'PodFeatureUnsupported',
-    message: 'Pod requires node features that are not available: RestartAllContainersOnContainerExits',
+    message: podMessages.lacksFeatures(['RestartAllContainersOnContainerExits']),
+  },
+  hostNetworkUsers: {
+    reason: 'PodFeatureUnsupported',
+    message: podMessages.lacksFeatures(['UserNamespacesHostNetworkSupport']),
   },
 } as const satisfies Readonly<Record<string, Rejection>>;
 const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };

@@ -15,6 +15,7 @@ import {
   type Toleration,
 } from '../api/pod.ts';
 import type { Allocation, HostPort, PodDemand } from '../operations/grants.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { AdmissionSettings, NodeSettings } from '../settings/node-settings.ts';
 import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
 import { exclusiveCount, isCritical, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
@@ -47,7 +48,8 @@ export interface PodRules {
   readonly lacking?: DisabledFeature;
 }
 
-type DisabledFeature = NonNullable<AdmissionSettings['lacks']>[number];
+/** `hostNetworkUsers`: users of its own in the network of the machine, which this agent does not offer. */
+type DisabledFeature = NonNullable<AdmissionSettings['lacks']>[number] | 'hostNetworkUsers';
 
 export interface NodeRequirement {
   readonly key: string;
@@ -73,7 +75,8 @@ export interface AdmissionRequest extends PodRef {
 
 const OS_LABEL = 'kubernetes.io/os';
 
-type NodeFacts = Pick<NodeSettings, 'admission' | 'limitedSwapBytes' | 'swapControllerAvailable' | 'cgroupVersion'>;
+type NodeFacts = Partial<Pick<NodeSettings, 'behavior'>> &
+  Pick<NodeSettings, 'admission' | 'limitedSwapBytes' | 'swapControllerAvailable' | 'cgroupVersion'>;
 
 export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionRequest => ({
   uid: pod.metadata.uid,
@@ -86,12 +89,19 @@ export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionReque
 });
 
 /** The first feature in upstream's order whose gate is off. */
-function disabledFeatureOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
-  const lacking = admission?.lacks?.find((each) =>
+function disabledFeatureOf(pod: Pod, node: NodeFacts): Pick<PodRules, 'lacking'> {
+  const lacking = node.admission?.lacks?.find((each) =>
     each === 'podLevelResources' ? hasPodLevelResources(pod.spec.resources) : mayRestartAll(pod),
   );
-  return lacking === undefined ? {} : { lacking };
+  if (lacking !== undefined) return { lacking };
+  return needsHostNetworkUsers(pod, node) ? { lacking: 'hostNetworkUsers' } : {};
 }
+
+const needsHostNetworkUsers = ({ spec }: Pod, { admission, behavior = 0 }: NodeFacts): boolean =>
+  spec.hostNetwork === true &&
+  spec.hostUsers === false &&
+  admission?.ignoresNeeds !== true &&
+  hasBehavior({ behavior }, 'podDetailsAsKubelet');
 
 /** Containers that may swap. A resize that restarts a container changes its swap limit. */
 function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {

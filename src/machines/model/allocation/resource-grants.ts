@@ -3,8 +3,10 @@ import type { QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { QOSDemand } from '../cgroups/node-groups.ts';
 import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings, ResourceManagers } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { isSame } from '../values/same.ts';
 import { mapValues, valueIn } from '../values/tables.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
@@ -19,7 +21,7 @@ import {
 } from './memory-state-file.ts';
 import type { ResourcesHandedOver } from './messages.ts';
 import { infeasible, type ResizeRefusal } from './predicates.ts';
-import type { AdmissionRequest } from './request.ts';
+import { type AdmissionRequest, WHOLE_POD } from './request.ts';
 import { type Assignment, assign, type DeviceKnowledge } from './resource-assignment.ts';
 
 type Settings = Pick<NodeSettings, 'admission'>;
@@ -126,15 +128,19 @@ export function podShares(settings: Settings, grants: Holdings, uid: string): Po
 const nodesOf = (blocks: readonly MemoryBlock[]): string =>
   [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');
 
-/** A container's exclusive resources cannot be resized. */
+/** A container's exclusive resources cannot be resized, nor those of the whole pod if the gate for that is off. */
 export function pinnedResize(
-  { admission }: Settings,
+  settings: Settings & Pick<NodeSettings, 'behavior' | 'undeclared'>,
   { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
   given: Allocation,
 ): ResizeRefusal | null {
   if (request.demand.qos === 'Burstable' && changesSwapLimit(request, given, wanted)) {
     return infeasible('In-place resize of containers with swap is not supported.');
   }
+  const gate = 'InPlacePodLevelResourcesVerticalScaling';
+  const isUndeclared = hasBehavior(settings, 'podDetailsAsKubelet') && settings.undeclared?.includes(gate) === true;
+  if (isUndeclared && !isSame(given[WHOLE_POD], wanted[WHOLE_POD])) return infeasible(`${gate} is disabled`);
+  const { admission } = settings;
   if (request.demand.qos !== 'Guaranteed') return null;
   const isOther = (resource: string): boolean =>
     Object.keys(given).some((name) => requestOf(given, name, resource) !== requestOf(wanted, name, resource));

@@ -87,7 +87,7 @@ function allowedBy(name: string, { kernelVersion, allowedUnsafe }: SysctlSetting
   return prefixes.find((prefix) => name.startsWith(prefix)) ?? null;
 }
 
-function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
+export function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [, own = '0', next = '0'] = /^(\d+)\.(\d+)/.exec(version) ?? [];
   return Number(own) > major || (Number(own) === major && Number(next) >= minor);
 }

@@ -27,6 +27,8 @@ export type Verdict = 'success' | 'failure';
 export interface ProbeWatch {
   readonly handler: ProbeHandler;
   readonly periodSeconds: number;
+  /** The period while the verdict is not success; absent: `periodSeconds`. */
+  readonly unreadyPeriodSeconds?: number;
   readonly timeoutSeconds: number;
   /** The number of equal results in a row that make a verdict. */
   readonly successThreshold: number;

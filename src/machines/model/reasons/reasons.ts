@@ -75,6 +75,8 @@ export const podMessages = {
   /** Messages of the condition `DisruptionTarget`. */
   preemptedFor: 'Pod was preempted by Kubelet to accommodate a critical pod.',
   rejected: (message: string): string => `Pod was rejected: ${message}`,
+  lacksFeatures: (names: readonly string[]): string =>
+    `Pod requires node features that are not available: ${names.join(', ')}`,
 } as const;
 
 export const conditionReasons = {
@@ -289,6 +291,9 @@ export const podEvents = {
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
   deadlineExceeded: (): EventText => normal('DeadlineExceeded', podMessages.deadlineExceeded),
   rejected: (reason: string, message: string): EventText => warning(reason, message),
+  /** A change of the pod needs features whose gates are off. */
+  failedNodeDeclaredFeaturesCheck: (names: readonly string[]): EventText =>
+    warning('FailedNodeDeclaredFeaturesCheck', podMessages.lacksFeatures(names)),
   /** `summary`: generation and resources of the pod as JSON; `cause`: why it is deferred. */
   resizeDeferred: (cause: string, summary: string): EventText =>
     warning('ResizeDeferred', `Pod resize ${cause}: ${summary}`),

@@ -196,5 +196,16 @@ export const BEHAVIORS = [
     name: 'longListsInPages',
     before: 'A list of pods that is longer than an answer may be was asked for again and again in the same way.',
     since: 'It is asked for in pages of 25 pods.',
+    name: 'podDetailsAsKubelet',
+    before:
+      'A critical pod was admitted when the pods that it displaces had ended, or after a minute. Memory of NUMA nodes ' +
+      'stayed with the init containers that had it. A pod that ran while its cgroup was missing went on outside of it. ' +
+      'Readiness was probed in the period of the probe only. Failures to pull images were in the status of a pod ' +
+      'without a sandbox. Users of its own in the network of the machine, and changes of a pod, were not compared with ' +
+      'the features of the node, and old kernels were not warned of.',
+    since:
+      'As in the kubelet, it waits for half as long again as their grace period, such memory is free when a later ' +
+      'container runs, such a pod is restarted in its cgroup, what is not ready is probed at least once for each sync of ' +
+      'its pod, the status of a pod without a sandbox names no failure of an image, and these are compared.',
   },
 ] as const;

@@ -43,7 +43,12 @@ export interface AdmissionSettings extends ResourceManagers {
   readonly appArmor: boolean;
   /** Features whose gates are off: pods that use them are rejected; absent: none. */
   readonly lacks?: readonly ('podLevelResources' | 'restartAll')[];
+  /** With the gate NodeDeclaredFeatures off: features that pods need are not compared with those of the node. */
+  readonly ignoresNeeds?: boolean;
 }
+
+/** Names of gates: resizes of whole pods, and of init containers. */
+export type UndeclaredFeature = 'InPlacePodLevelResourcesVerticalScaling' | 'InPlacePodVerticalScalingInitContainers';
 
 /** A field of pods that this node ignores: `restartRules` are policies and rules of single containers. */
 export type IgnoredField = 'restartRules' | 'restartAll' | 'hostnameOverride' | 'fileKeyRef';
@@ -183,6 +188,8 @@ export interface NodeSettings {
   readonly admission?: AdmissionSettings;
   /** Statuses show the health of devices; absent: they do not. */
   readonly reportsDeviceHealth?: boolean;
+  /** Features that changes of pods may need, and whose gates are off; absent: none. Sorted. */
+  readonly undeclared?: readonly UndeclaredFeature[];
   /** With the gate DRAExtendedResource off: the scheduler's claim for extended resources is ignored. */
   readonly ignoresExtendedClaims?: boolean;
   /** With the gate ResourceHealthStatusMessage off: statuses leave out the drivers' messages about devices. */

@@ -4,7 +4,12 @@
  */
 
 import type { Gates } from '../../configuration/fields/feature-gates.ts';
-import type { AdmissionSettings, IgnoredField, NodeSettings } from '../../model/settings/node-settings.ts';
+import type {
+  AdmissionSettings,
+  IgnoredField,
+  NodeSettings,
+  UndeclaredFeature,
+} from '../../model/settings/node-settings.ts';
 
 /**
  * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum if none is
@@ -24,6 +29,7 @@ type FeatureSettings = Pick<
   | 'countsByProject'
   | 'ignoresExtendedClaims'
   | 'hidesHealthMessages'
+  | 'undeclared'
 >;
 
 export function featureSettings(isOn: Gates): FeatureSettings {
@@ -31,7 +37,9 @@ export function featureSettings(isOn: Gates): FeatureSettings {
   const unseen = IGNORED_FIELDS.filter(([gate, field]) => !isOn(gate) && !lacks.some((each) => each === field)).map(
     ([, field]) => field,
   );
+  const undeclared = isOn('NodeDeclaredFeatures') ? NEEDED_BY_CHANGES.filter((gate) => !isOn(gate)) : [];
   return {
+    ...(undeclared.length === 0 ? {} : { undeclared }),
     reportsDeviceHealth: isOn('ResourceHealthStatus'),
     hasStopSignals: isOn('ContainerStopSignals'),
     ...(isOn('LocalStorageCapacityIsolationFSQuotaMonitoring') ? { countsByProject: true } : {}),
@@ -64,15 +72,23 @@ const DECLARABLE = [
   'RestartAllContainersOnContainerExits',
 ];
 
+const NEEDED_BY_CHANGES = [
+  'InPlacePodLevelResourcesVerticalScaling',
+  'InPlacePodVerticalScalingInitContainers',
+] as const satisfies readonly UndeclaredFeature[];
+
 /** Sorted; empty if the gate NodeDeclaredFeatures is off. */
 export const declaredFeatures = (isOn: Gates): readonly string[] =>
   isOn('NodeDeclaredFeatures') ? DECLARABLE.filter(isOn) : [];
 
 /** Features that pods of this node may not use. */
-export const featureAdmission = (isOn: Gates): Pick<AdmissionSettings, 'lacks'> => {
+export const featureAdmission = (isOn: Gates): Pick<AdmissionSettings, 'lacks' | 'ignoresNeeds'> => {
   const lacks = [
     ...(isOn('PodLevelResources') ? [] : (['podLevelResources'] as const)),
     ...(isOn('NodeDeclaredFeatures') && !isOn('RestartAllContainersOnContainerExits') ? (['restartAll'] as const) : []),
   ];
-  return lacks.length === 0 ? {} : { lacks };
+  return {
+    ...(lacks.length === 0 ? {} : { lacks }),
+    ...(isOn('NodeDeclaredFeatures') ? {} : { ignoresNeeds: true }),
+  };
 };

@@ -29,6 +29,8 @@ describe('settings', () => {
     ['PreventStaticPodAPIReferences', false, { staticPodReferences: 'any' }],
     ['HostnameOverride', false, { unseenFields: ['hostnameOverride'] }],
     ['EnvFiles', false, { unseenFields: ['fileKeyRef'] }],
+    ['InPlacePodVerticalScalingInitContainers', false, { undeclared: ['InPlacePodVerticalScalingInitContainers'] }],
+    ['InPlacePodLevelResourcesVerticalScaling', false, { undeclared: ['InPlacePodLevelResourcesVerticalScaling'] }],
     ['ContainerRestartRules', false, { unseenFields: ['restartRules'] }],
   ])('follow %s=%s', (gate, value, changed) => {
     expect(featureSettings(gates({ [gate]: value }))).toEqual({ ...featureSettings(gates()), ...changed });
@@ -49,7 +51,7 @@ describe('pods that need what is off', () => {
     expect(featureAdmission(gates(off))).toEqual({ lacks: ['restartAll'] });
     expect(featureSettings(gates(off)).unseenFields).toBeUndefined();
     const undeclared = { ...off, NodeDeclaredFeatures: false, InPlacePodLevelResourcesVerticalScaling: false };
-    expect(featureAdmission(gates(undeclared))).toEqual({});
+    expect(featureAdmission(gates(undeclared))).toEqual({ ignoresNeeds: true });
     expect(featureSettings(gates(undeclared)).unseenFields).toEqual(['restartAll']);
     expect(featureAdmission(gates({ PodLevelResources: false }))).toEqual({ lacks: ['podLevelResources'] });
   });

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
 import { isEnabled } from '../../../../machines/configuration/fields/feature-gates.ts';
+import type { QOSDemand } from '../../../../machines/model/cgroups/node-groups.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
@@ -73,6 +74,30 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
 }
 
 const MILLI = 1_000;
+
+/** The protected memory of pods: with the gate MemoryQoS, on cgroup v2, and the policy `TieredReservation`. */
+export function memoryQoSGauges(view: NodeView): Family[] {
+  const { featureGates, memoryReservationPolicy } = view.configuration();
+  if (!isEnabled(featureGates, 'MemoryQoS')) return [];
+  const [allocation] = view.contexts<{ readonly demand: QOSDemand }>('kubelet/allocation');
+  const isSet = view.cgroupVersion() === 2 && memoryReservationPolicy === 'TieredReservation';
+  const amount = (name: 'guaranteedMemoryBytes' | 'burstableMemoryBytes'): number =>
+    isSet ? Number(allocation?.demand[name] ?? 0) : 0;
+  return [
+    gaugeOf(
+      'kubelet_memory_qos_node_memory_min_bytes',
+      '[ALPHA] Total cgroup v2 memory.min in bytes for Guaranteed pods. This memory is hard-reserved and never ' +
+        'reclaimed by the kernel.',
+      [one(amount('guaranteedMemoryBytes'))],
+    ),
+    gaugeOf(
+      'kubelet_memory_qos_node_memory_low_bytes',
+      '[ALPHA] Total cgroup v2 memory.low in bytes for Burstable pods. This memory is soft-reserved and may be ' +
+        'reclaimed under extreme pressure.',
+      [one(amount('burstableMemoryBytes'))],
+    ),
+  ];
+}
 
 interface Plugins {
   readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;

@@ -38,7 +38,7 @@ import {
 import type { DeviceCallsInput } from './device-calls.ts';
 import { checkRecalled, noteEvaluated } from './earlier-pods.ts';
 
-/** How long a critical pod waits for the pods that it preempts. */
+/** How long a critical pod waited for the pods that it preempts before the behavior `podDetailsAsKubelet`. */
 const PREEMPTION_WAIT_MS = 60_000;
 
 export function handleNew(work: Work, wanted: AllocationRequest): void {
@@ -50,7 +50,9 @@ export function handleNew(work: Work, wanted: AllocationRequest): void {
   if (rejection !== null) return refuse(work, request, assignmentRejection(work, wanted, rejection) ?? rejection);
   if (victims.length === 0) return grantAssigned(work, wanted);
   work.state.waiting = { ...work.state.waiting, [uid]: { request, allocation, victims } };
-  work.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
+  if (!hasBehavior(work.args.context.settings, 'podDetailsAsKubelet')) {
+    work.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
+  }
   for (const victim of victims) preempt(work, victim, uid, shortOf);
 }
 
@@ -257,6 +259,17 @@ function giveRoom(
   if (mayBecomeFree(work, uid)) return postponeResize(work, wanted);
   postponeResize(work, wanted, victims);
   for (const victim of victims) preempt(work, victim, uid, shortOf);
+}
+
+/** Grants the resizes that waited only for this pod to end. */
+export function resizeWaiting(work: Work, victim: string): void {
+  for (const resize of Object.values(work.state.resizes)) {
+    if (!resize.victims?.includes(victim)) continue;
+    const { uid } = resize.request;
+    const victims = endingFor(work, uid).filter((each) => each !== victim);
+    if (victims.length === 0) grantAssigned(work, resize);
+    else work.state.resizes = { ...work.state.resizes, [uid]: { ...resize, victims } };
+  }
 }
 
 /** The pods that are ending to make room for a resize. */

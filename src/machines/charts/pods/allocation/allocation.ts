@@ -14,8 +14,9 @@
  *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs; a
  *      rejected pod stays rejected. A static pod is admitted again after a shutdown, and after it ended.
  *   A2 the sum of all grants never exceeds the node's allocatable resources, except that admitted pods stay admitted
- *      when these resources shrink.
- *   A3 a pod that preempts others is admitted only when these have ended, or took too long to end.
+ *      when these resources shrink, and that a pod which takes too long to end is not counted with what displaces it.
+ *   A3 a pod that preempts others is admitted only when these have ended, or took too long to end: half as
+ *      long again as their grace period.
  *   A4 a request is answered in the same turn, with three exceptions: a rejection for labels or taints waits until the
  *      Node was read, a rejection for insufficient resources until it is known which pods of an earlier agent exist,
  *      and the answer to a pod with devices until their plugins have answered.
@@ -27,12 +28,15 @@ import { deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
+import type { Grant } from '../../../model/operations/grants.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import {
   grantAssigned,
   handleNew,
   handlePluginAnswers,
   reapCrashed,
   regrant,
+  resizeWaiting,
   retry,
   retryPostponed,
 } from './admission.ts';
@@ -122,6 +126,34 @@ const stopWaiting = updating((work) => {
   grantAssigned(work, waiting);
 });
 
+/** Goes on without a pod that takes too long to end, as upstream: its resources are then promised twice. */
+const awaitNoLonger = updating((work) => {
+  const { event, enqueue } = work.args;
+  if (event.type !== 'allocation.overdue') return;
+  const { uid } = event;
+  const { waiting, resizes } = work.state;
+  const urgent = Object.entries({ ...waiting, ...resizes }).filter(([, { victims }]) => victims?.includes(uid));
+  if (urgent.length === 0) return;
+  const waitingFor = { uid, critical: urgent.map(([critical]) => critical) };
+  enqueue(line('warn', ['A pod that makes room for critical ones has not ended', waitingFor]));
+  admitWaiting(work, uid);
+  resizeWaiting(work, uid);
+});
+
+/** The memory of init containers that have ended is free for other pods. */
+const releaseInits = updating((work) => {
+  const { event, enqueue } = work.args;
+  if (event.type !== 'allocation.initialised') return;
+  const { uid, containers } = event;
+  const granted = work.state.grants[uid];
+  if (granted?.memory === undefined) return;
+  const { memory: before, ...rest } = granted;
+  const memory = pickKeys(before, (name) => !containers.includes(name));
+  const grant: Grant = { ...rest, ...(Object.keys(memory).length === 0 ? {} : { memory }) };
+  work.state.grants = { ...work.state.grants, [uid]: grant };
+  enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
+});
+
 /** Evaluates the pods whose admission waited for the Node, or for the pods of an earlier agent. */
 const evaluatePostponed = updating(retryPostponed);
 
@@ -162,6 +194,8 @@ export const allocationMachine = s.createMachine({
     'allocation.ended': { actions: [releaseResources, evaluatePostponed] },
     'allocation.released': { actions: [releaseResources, evaluatePostponed] },
     'allocation.waited': { actions: stopWaiting },
+    'allocation.initialised': { actions: releaseInits },
+    'allocation.overdue': { actions: awaitNoLonger },
     'allocation.awaited': { actions: updating(retry) },
     'pods.known': { actions: [forgetGonePods, evaluatePostponed] },
     'devices.preferred': { actions: handlePluginAnswers },

@@ -2,23 +2,47 @@
 
 import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
-import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS, type Pod } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded, nodeEvent } from '../../../model/pods/pod-messages.ts';
 import { type EventText, killMessages, podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import type { UndeclaredFeature } from '../../../model/settings/node-settings.ts';
 import { podDns } from '../../../model/spec/dns.ts';
+import { isSidecar } from '../../../model/spec/resources.ts';
+import { isSame } from '../../../model/values/same.ts';
 import { valueIn } from '../../../model/values/tables.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
-import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { nextAttempt, runRefusal } from './pod-start-order.ts';
+
+/** Reports a change that needs features whose gates are off; as upstream, it is applied as far as possible. */
+function recordUndeclared(enqueue: Enqueue, context: PodContext, pod: Pod): void {
+  const { asked, node } = context;
+  if (asked === null || node.undeclared === undefined || !hasBehavior(node, 'podDetailsAsKubelet')) return;
+  const names = node.undeclared.filter((feature) => NEEDS[feature](asked, pod));
+  if (names.length === 0) return;
+  const text = podEvents.failedNodeDeclaredFeaturesCheck(names);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+}
+
+const resourcesOfInits = ({ spec: { initContainers = [] } }: Pod) =>
+  initContainers.filter((each) => !isSidecar(each)).map(({ resources }) => resources);
+
+const NEEDS: Readonly<Record<UndeclaredFeature, (before: Pod, after: Pod) => boolean>> = {
+  InPlacePodLevelResourcesVerticalScaling: (before, after) => !isSame(before.spec.resources, after.spec.resources),
+  InPlacePodVerticalScalingInitContainers: (before, after) =>
+    !isSame(resourcesOfInits(before), resourcesOfInits(after)),
+};
 
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'pod.configured') return;
+  recordUndeclared(enqueue, context, event.pod);
   const pod = withAllocation(event.pod, context.allocation);
   applyChange(enqueue, context, { pod, asked: event.pod }, now(args));
   for (const member of membersOf(pod)) {

@@ -5,7 +5,6 @@
  * Invariants:
  *   G1 nothing is created for a pod that the node has not admitted.
  *   G2 `pod` has the granted resources, `asked` the requested ones.
- *   G3 the cgroup is created before the sandbox and removed after it.
  *   C1 on a node with exclusive CPUs an instance is created with its CPUs, and updated when they change; shared CPUs
  *      are also sent once after its creation.
  *   C2 a failed update of CPUs is retried, and stops no instance.
@@ -13,14 +12,13 @@
  * Upstream: cpumanager (reconcileState).
  */
 
-import { errorOf, line, now, required, to } from '../../../../kernel/xstate.ts';
+import { line, now, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
-import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
 import { claimsWanted } from '../../../model/dra/claims.ts';
 import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../../model/dra/messages.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
@@ -90,32 +88,6 @@ export const pinning = s.createStateConfig({
       },
     },
     failing: { after: { pinAgain: 'idle' } },
-  },
-});
-
-const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
-  const error = errorOf(event);
-  const text = podEvents.failedCreatePodContainer(podGroupName(context), error.message);
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
-});
-
-/** The cgroup is created as soon as the pod is admitted, while its folders and volumes are prepared. */
-export const grouping = s.createStateConfig({
-  initial: 'none',
-  states: {
-    none: { always: { guard: 'needsGroup', target: 'making' } },
-    making: {
-      invoke: {
-        id: 'group',
-        src: 'cgroup.ensure',
-        input: ({ context }) =>
-          podGroup(withAllocation(required(context.pod, 'the pod that has a cgroup'), context.actuated), context.node),
-        onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
-        onError: { target: 'failing', actions: [noteFailure, recordGroupFailure] },
-      },
-    },
-    failing: { after: { wait: 'none' } },
-    made: {},
   },
 });
 

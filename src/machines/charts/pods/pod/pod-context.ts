@@ -113,6 +113,8 @@ export interface PodContext extends PodInput {
   readonly resize: Resize | null;
   /** This agent created or corrected the pod's cgroup. */
   readonly hasGroup: boolean;
+  /** Its containers run outside of its cgroup, and have not been stopped yet. */
+  readonly isMisplaced?: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
   /** For containers with image volumes, reported images by container and volume ('' for the container's own). */
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;

@@ -17,6 +17,7 @@ import {
   dequeue,
   killOverdue,
   noteKill,
+  noteOverdue,
   queueContainers,
   queueSandboxes,
   recordOverdue,
@@ -60,7 +61,7 @@ export const terminating = s.createStateConfig({
   on: {
     'pod.kill': { actions: noteKill },
     'pod.configured': { actions: [configure, noteKill] },
-    'kill.overdue': { actions: record(() => podEvents.exceededGracePeriod()) },
+    'kill.overdue': { actions: [record(() => podEvents.exceededGracePeriod()), noteOverdue] },
   },
   states: {
     /** Observes the effect of the abandoned call. */

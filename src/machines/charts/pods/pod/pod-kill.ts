@@ -8,6 +8,7 @@
  */
 
 import { now, to } from '../../../../kernel/xstate.ts';
+import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { eventRecorded, type PodKill } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
@@ -40,12 +41,20 @@ const MIN_END_SECONDS = 10;
 /** A pod that a manager of the node ends is reported if it takes half as long again as its grace period. */
 function timeKill(enqueue: Enqueue, context: PodContext, { graceSeconds, verdict }: PodKill): void {
   const { node, stage, kill, pod } = context;
-  if (!hasBehavior(node, 'podLifeAsKubelet') || stage !== 'sync' || kill?.verdict != null) return;
-  if (verdict?.published !== 'once') return;
+  if (!hasBehavior(node, 'podLifeAsKubelet') || stage !== 'sync' || verdict?.published !== 'once') return;
+  const makesRoom = verdict.reason === podReasons.preempting && hasBehavior(node, 'podDetailsAsKubelet');
+  if (kill?.verdict != null && !makesRoom) return;
   const seconds = graceSeconds ?? pod?.spec.terminationGracePeriodSeconds ?? 0;
   const limit = Math.max(MIN_END_SECONDS, seconds + Math.floor(seconds / 2));
-  enqueue.raise({ type: 'kill.overdue' }, { delay: limit * 1_000, id: 'kill-overdue' });
+  const id = makesRoom ? 'preemption-overdue' : 'kill-overdue';
+  enqueue.raise({ type: 'kill.overdue' }, { delay: limit * 1_000, id });
 }
+
+/** The node goes on without waiting for the end of the pod. */
+export const noteOverdue = s.enqueueActions(({ context: { uid, node, kill }, enqueue }) => {
+  if (kill?.verdict == null || node.admission === undefined || !hasBehavior(node, 'podDetailsAsKubelet')) return;
+  enqueue.sendTo(to('allocation'), { type: 'allocation.overdue', uid } satisfies AllocationMessage);
+});
 
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;

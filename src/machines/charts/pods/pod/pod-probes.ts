@@ -12,7 +12,7 @@ import { containerFieldPath, killMessages } from '../../../model/reasons/reasons
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pickKeys, valueIn } from '../../../model/values/tables.ts';
 import type { ProberInput } from '../prober/prober.ts';
-import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
+import { firstDelay, handlerOf, type ProbedState, probeOf, watchOfKind } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './pod-members.ts';
 import { addressesOf, refOf } from './pod-policy.ts';
@@ -30,10 +30,14 @@ function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chanc
     ref: { ...refOf(context), fieldPath: containerFieldPath(memberKind, container.name) },
     asked: handlerOf(probe, container, facts.id, addressesOf(context)[0] ?? ''),
     delayMs: firstDelay(probe, facts, nowMs, isKnown ? 0 : chance),
-    watch: watchOf(probe, firstVerdict(kind, state)),
+    watch: watchOfKind(kind, probe, state, { syncMs: syncMs(context), chance }),
     repeatsErrors: hasBehavior(context.node, 'impossibleProbeEachPeriod'),
   };
 }
+
+/** How often the kubelet syncs each pod, at least. */
+const syncMs = ({ node }: PodContext): number =>
+  hasBehavior(node, 'podDetailsAsKubelet') ? node.syncFrequencyMs : Number.POSITIVE_INFINITY;
 
 /** Stops the probers of ended instances before new ones start: a new actor may have the same id. */
 const superviseProbers = s.enqueueActions((args) => {

@@ -104,6 +104,7 @@ export const podSetup = setup({
       'volume.tearDown',
       'cri.updateContainerResources',
       'cri.updatePodSandboxResources',
+      'cgroup.missing',
       'cgroup.ensure',
       'cgroup.update',
       'cgroup.memoryUsage',
@@ -149,12 +150,11 @@ export const podSetup = setup({
     lacksSandbox: ({ context }) => lacksSandbox(context),
     isMounted: ({ context }) => context.volumes !== null,
     hasGroup: ({ context }) => hasGroup(context),
-    needsGroup: ({ context }) =>
-      context.node.makesPodCgroups === true &&
-      context.pod !== null &&
-      context.kill === null &&
-      context.stage === 'sync' &&
-      !isUnadmitted(context),
+    needsGroup: ({ context }) => needsGroup(context),
+    /** Containers run that this agent did not start: the cgroup exists, unless an earlier agent used another one. */
+    mayBeMisplaced: ({ context }) => needsGroup(context) && mayBeMisplaced(context),
+    isEmptied: ({ context }) => needsGroup(context) && noneRuns(context),
+    isMisplaced: ({ context }) => context.isMisplaced === true,
     isUnadmitted: ({ context }) => isUnadmitted(context),
     mustResize: ({ context }) =>
       context.kill === null &&
@@ -178,10 +178,7 @@ export const podSetup = setup({
     mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
     isInspected: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
-    noneRuns: ({ context }) =>
-      Object.entries(context.containers).every(
-        ([name, { view }]) => !isStartedView(view) && factsOf(context.runtime, name)?.state !== 'running',
-      ),
+    noneRuns: ({ context }) => noneRuns(context),
     allGone: ({ context }) => allEnded(context),
     isFreshAndStopped: ({ context }) => isFreshAndStopped(context),
     mustReleaseClaims: ({ context }) => hasClaims(context) && isFreshAndStopped(context),
@@ -209,6 +206,23 @@ export const podSetup = setup({
 const CPU_RECONCILE_PERIOD_MS = 10_000;
 
 const hasGroup = (context: PodContext): boolean => context.hasGroup || context.node.makesPodCgroups !== true;
+
+const needsGroup = (context: PodContext): boolean =>
+  context.node.makesPodCgroups === true &&
+  context.pod !== null &&
+  context.kill === null &&
+  context.stage === 'sync' &&
+  !isUnadmitted(context);
+
+const noneRuns = ({ containers, runtime }: PodContext): boolean =>
+  Object.entries(containers).every(
+    ([name, { view }]) => !isStartedView(view) && factsOf(runtime, name)?.state !== 'running',
+  );
+
+/** As upstream, only regular containers count. */
+const mayBeMisplaced = ({ pod, runtime, node }: PodContext): boolean =>
+  hasBehavior(node, 'podDetailsAsKubelet') &&
+  (pod?.spec.containers ?? []).some(({ name }) => factsOf(runtime, name)?.state === 'running');
 
 const isFreshAndStopped = (context: PodContext): boolean =>
   context.inspected && !anyAlive(context) && !anyReadySandbox(context);

@@ -43,7 +43,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries
-    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
+    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '' && isShownReason(context, view))
     .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }] as const);
   return podStatus({
     handler: runtimeHandler(context) ?? '',
@@ -65,6 +65,21 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ...resizeOf(context),
   });
 }
+
+/** The waiting reasons of a container whose image is not there. */
+const IMAGE_REASONS: ReadonlySet<string> = new Set([
+  waitingReasons.invalidImageName,
+  waitingReasons.imageInspectError,
+  waitingReasons.errImageNeverPull,
+  waitingReasons.errImagePull,
+  waitingReasons.imagePullBackOff,
+  waitingReasons.registryUnavailable,
+  waitingReasons.signatureValidationFailed,
+]);
+
+/** Images are requested before the kubelet would request them: without a sandbox it knows of no failure. */
+const isShownReason = ({ runtime, node }: PodContext, { reason }: ContainerView): boolean =>
+  (runtime?.sandboxes.length ?? 0) > 0 || !IMAGE_REASONS.has(reason) || !hasBehavior(node, 'podDetailsAsKubelet');
 
 /**
  * An ending pod that stays wanted keeps the waiting reasons of its containers; the end of an earlier instance is the

@@ -35,7 +35,6 @@ import {
 import {
   admitting,
   endAllocation,
-  grouping,
   handleClaims,
   handleGrant,
   handleHealth,
@@ -69,9 +68,11 @@ import {
 import { initialPod } from './pod-context.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { filesOfTurn, foldersOf, sandboxConfigOf } from './pod-files.ts';
+import { grouping, moving } from './pod-group.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
 import { runtimeHandler } from './pod-members.ts';
+import { releaseMemory } from './pod-memory.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import {
   handleAbsence,
@@ -207,6 +208,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'isOverdue', target: 'overdue' },
         { guard: 'isOffline', target: 'offline' },
+        { guard: 'isMisplaced', target: 'moving' },
         { guard: 'isBlocked', target: 'blocked' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'needsUsers', target: 'mappingUsers' },
@@ -229,6 +231,7 @@ const sync = s.createStateConfig({
     },
     offline,
     replacing,
+    moving,
     restartingAll,
     preparing,
     preparingClaims,
@@ -264,6 +267,7 @@ const sync = s.createStateConfig({
     /** The sandbox is ready: containers start in turn. */
     active: {
       always: [
+        { guard: 'isMisplaced', target: 'moving' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
         { guard: 'hasDelayedImages', actions: requestDelayedImages },
@@ -314,7 +318,7 @@ export const podMachine = s.createMachine({
         'runtime.podRemoved': { actions: observeNow },
         'runtime.podStale': { actions: noteStale },
         'runtime.absent': { actions: handleAbsence },
-        'container.changed': { actions: noteContainer },
+        'container.changed': { actions: [noteContainer, releaseMemory] },
         'container.wanted': { actions: noteRequest },
         'container.imageWanted': { actions: requestImage },
         'container.respawn': { actions: adoptContainers },

@@ -83,13 +83,32 @@ export function firstDelay(probe: Probe, { startedAtMs }: ContainerFacts, nowMs:
 }
 
 /** Period, timeout and thresholds, with the API's defaults for absent fields. */
-export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch, 'handler'> => ({
+const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch, 'handler'> => ({
   periodSeconds: probe.periodSeconds ?? 10,
   timeoutSeconds: probe.timeoutSeconds ?? 1,
   successThreshold: probe.successThreshold ?? 1,
   failureThreshold: probe.failureThreshold ?? 3,
   verdict,
 });
+
+/** Syncs of a pod are up to half as long again apart as the configuration says. */
+const SYNC_JITTER = 0.5;
+
+/**
+ * As upstream, each sync of a pod probes the readiness of a container that is not ready: one with a longer period does
+ * not wait for it.
+ */
+export function watchOfKind(
+  kind: ProbeKind,
+  probe: Probe,
+  state: ProbedState,
+  { syncMs, chance }: { readonly syncMs: number; readonly chance: number },
+): Omit<ProbeWatch, 'handler'> {
+  const watch = watchOf(probe, firstVerdict(kind, state));
+  const syncSeconds = Math.round((syncMs * (1 + SYNC_JITTER * chance)) / 1_000);
+  if (kind !== 'readiness' || syncSeconds >= watch.periodSeconds) return watch;
+  return { ...watch, unreadyPeriodSeconds: Math.max(1, syncSeconds) };
+}
 
 /** The call of a probe, or why there can be none. */
 export type ProbeCall = { readonly handler: ProbeHandler } | { readonly error: string };

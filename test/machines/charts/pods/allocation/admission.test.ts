@@ -18,7 +18,8 @@ import {
 } from '../../../../../src/machines/model/allocation/request.ts';
 import { forbiddenSysctl } from '../../../../../src/machines/model/allocation/sysctls.ts';
 import type { Pod, PodSpec } from '../../../../../src/machines/model/api/pod.ts';
-import { container, pod } from '../support.ts';
+import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
+import { container, nodeBefore, pod } from '../support.ts';
 
 const GOLDEN = join(import.meta.dirname, '../../../../golden/pods/cases');
 
@@ -82,6 +83,26 @@ describe('a feature that gates turn off', () => {
     });
     expect(lacking(asking({ cpu: '1' }), 'podLevelResources', 'restartAll')).toBeNull();
     expect(lacking(ruled)).toBeNull();
+  });
+});
+
+describe('users of its own in the network of the machine', () => {
+  const wanted = asking({}, { hostNetwork: true, hostUsers: false });
+  const refusal = (spec: Pod, more: object = {}, behavior = NEWEST_BEHAVIOR) =>
+    admit(admissionRequest(spec, { admission: more as never, behavior }), NODE, []).rejection;
+
+  it('are no feature of this node, as of a kubelet without it', () => {
+    expect(refusal(wanted)).toEqual({
+      reason: 'PodFeatureUnsupported',
+      message: 'Pod requires node features that are not available: UserNamespacesHostNetworkSupport',
+    });
+    expect(refusal(asking({}, { hostNetwork: true }))).toBeNull();
+    expect(refusal(asking({}, { hostUsers: false }))).toBeNull();
+  });
+
+  it('were not looked at before, nor where features are not declared', () => {
+    expect(refusal(wanted, {}, nodeBefore('podDetailsAsKubelet'))).toBeNull();
+    expect(refusal(wanted, { ignoresNeeds: true })).toBeNull();
   });
 });
 

@@ -1,9 +1,11 @@
-/** Pods on a node with exclusive CPUs and memory: proves C1 and C2 of `pod-allocation.ts`. */
-import { afterEach, expect, it } from 'vitest';
+/** Pods on a node with exclusive CPUs and memory: C1 and C2 of `pod-allocation.ts`, M1 and M2 of `pod-memory.ts`. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { ResourcesHeld } from '../../../../../src/machines/model/allocation/resource-grants.ts';
 import type { Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { ADMISSION, apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
+import { nodeBefore } from '../support.ts';
 
 const WITH_MANAGER: NonNullable<NodeSettings['admission']> = {
   ...ADMISSION,
@@ -67,6 +69,58 @@ it('a container that begins anew is created with its CPUs, too, and the next age
   node.until('it is known', () => node.phase('own') === 'Running');
   node.run(1_000);
   expect(reported()).toBe(1);
+});
+
+describe('the memory of an init container', () => {
+  const memory = { memory: { total: '4194304', systemReserved: '1048576' } };
+  const memoryManager = { nodes: [{ id: 0, memory }] };
+  const sized = (amount: string) => ({ cpu: '100m', memory: amount });
+  const exactly = (amount: string) => ({ resources: { limits: sized(amount), requests: sized(amount) } });
+  const spec = {
+    initContainers: [{ name: 'init', image: 'app:1', ...exactly('3Mi') }],
+    containers: [{ name: 'c', image: 'app:1', ...exactly('1Mi') }],
+  };
+  function start(behavior?: number): void {
+    const change = behavior === undefined ? {} : { behavior };
+    node = bootCountingNode({ admission: { ...ADMISSION, memoryManager }, makesPodCgroups: false, ...change });
+    node.world.runtime.programs.set('init', [{ runsMs: 5_000, exitCode: 0 }]);
+    node.world.setManifests([manifest({ uid: 'one', spec })]);
+  }
+  const heldBlocks = () => {
+    const held = node.sink.records.flatMap((record) =>
+      record.k === 'message' && record.event.type === 'resources.held'
+        ? [record.event as unknown as ResourcesHeld]
+        : [],
+    );
+    return held.at(-1)?.memory;
+  };
+  const small = () => asking('two', exactly('2Mi').resources);
+
+  it('is that of other pods when the next container runs, and of its own pod until then', () => {
+    start();
+    node.run(3_000);
+    expect(Object.keys(heldBlocks()?.['one'] ?? {})).toEqual(['init', 'c']);
+    node.until('runs', () => node.phase('one') === 'Running');
+    expect(heldBlocks()).toEqual({ one: { c: [{ numaAffinity: [0], type: 'memory', size: '1048576' }] } });
+    send('ADD', small());
+    node.until('runs', () => node.phase('two') === 'Running');
+  });
+
+  it('is free for the next agent as well, which finds the pod running', () => {
+    start();
+    node.until('runs', () => node.phase('one') === 'Running').run(3_000);
+    node = node.restart(0, { admission: { ...ADMISSION, memoryManager } });
+    node.run(2_000);
+    expect(Object.keys(heldBlocks()?.['one'] ?? {})).toEqual(['c']);
+  });
+
+  it('stayed with the pod before', () => {
+    start(nodeBefore('podDetailsAsKubelet'));
+    node.until('runs', () => node.phase('one') === 'Running').run(1_000);
+    send('ADD', small());
+    node.run(1_000);
+    expect(node.status('two')).toMatchObject({ phase: 'Failed', reason: 'UnexpectedAdmissionError' });
+  });
 });
 
 it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {

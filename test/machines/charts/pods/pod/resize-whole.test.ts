@@ -7,9 +7,10 @@ import {
   resizeSteps,
 } from '../../../../../src/machines/charts/pods/pod/resize-policy.ts';
 import type { Container, Pod, ResourceRequirements } from '../../../../../src/machines/model/api/pod.ts';
+import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';
 import { settings as nodeSettings, type PodsNode } from '../../../../support/pods-node.ts';
-import { container, pod } from '../support.ts';
+import { container, nodeBefore, pod } from '../support.ts';
 
 const MI = 1_048_576;
 const GROUP = '/kubepods/burstable/podp';
@@ -173,5 +174,55 @@ describe('a pod that runs', () => {
     node.run(500);
     expect(reasons().at(-1)).toBe('ResizeCompleted');
     expect(node.status('p')?.conditions?.some(({ type }) => type.startsWith('PodResize'))).toBe(false);
+  });
+});
+
+describe('a change that needs what gates turn off', () => {
+  let node: PodsNode;
+  const undeclared = ['InPlacePodLevelResourcesVerticalScaling', 'InPlacePodVerticalScalingInitContainers'] as const;
+  const asking = (generation: number, whole: ResourceRequirements, ofInit: ResourceRequirements = {}): Pod =>
+    apiPod(
+      'p',
+      {
+        initContainers: [{ name: 'i', image: 'app:1', resources: ofInit }],
+        containers: [{ name: 'c', image: 'app:1' }],
+        resources: whole,
+      },
+      generation,
+    );
+  const reports = () => node.events().filter((text) => text.startsWith('FailedNodeDeclaredFeaturesCheck'));
+  function change(settings: Partial<NodeSettings>, second: Pod): void {
+    node = bootCountingNode(settings);
+    node.world.runtime.programs.set('i', [{ runsMs: 10, exitCode: 0 }]);
+    sendPods(node, 'ADD', asking(1, small));
+    node.until('Running', () => node.phase('p') === 'Running');
+    sendPods(node, 'UPDATE', second);
+    node.run(5_000);
+  }
+  afterEach(() => {
+    expect(node.crashes()).toEqual([]);
+    node.assertReplays();
+  });
+
+  it('is an event in the words of the kubelet, and for a whole pod infeasible', () => {
+    change({ undeclared }, asking(2, large, { requests: { cpu: '1m' } }));
+    const text = 'FailedNodeDeclaredFeaturesCheck: Pod requires node features that are not available: ';
+    expect(reports()).toEqual([`${text}${undeclared.join(', ')}`]);
+    expect(node.status('p')?.conditions).toContainEqual(
+      expect.objectContaining({
+        type: 'PodResizePending',
+        reason: 'Infeasible',
+        message: 'InPlacePodLevelResourcesVerticalScaling is disabled',
+      }),
+    );
+  });
+
+  it.each([
+    ['before', { undeclared, behavior: nodeBefore('podDetailsAsKubelet') }],
+    ['where the gates are on', {}],
+  ])('was none %s', (_, settings) => {
+    change(settings, asking(2, large));
+    expect(reports()).toEqual([]);
+    expect(node.status('p')?.conditions?.filter(({ reason }) => reason === 'Infeasible')).toEqual([]);
   });
 });

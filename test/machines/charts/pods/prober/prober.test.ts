@@ -1,14 +1,16 @@
 /** Probes with a modelled runtime: proves R1 to R4 of `prober-policy.ts` and B1, B2 of `prober.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
+import { nodeBefore } from '../support.ts';
 
 const FAIL = { result: 'failure', output: '' } as const;
 const FINE = { result: 'success', output: '' } as const;
 const exec = (command: string, more: object = {}) => ({ exec: { command: [command] }, periodSeconds: 1, ...more });
 
 let node: PodsNode;
-function prepare(app: object, spec: Record<string, unknown> = {}): PodsNode {
-  node = new PodsNode();
+function prepare(app: object, spec: Record<string, unknown> = {}, settings: Partial<NodeSettings> = {}): PodsNode {
+  node = new PodsNode({ settings });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.world.setManifests([manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', ...app }] })]);
   return node;
@@ -74,6 +76,22 @@ describe('readiness', () => {
     node.world.answers.set('ready', { result: 'errored', output: 'unexpected EOF', state: 'failure' });
     node.run(11_000);
     expect(node.events()).toContain('Unhealthy: Readiness probe errored and resulted in failure state: unexpected EOF');
+  });
+
+  it.each([
+    ['at each sync of the pod until it is ready, as by the kubelet', {}, 90, true],
+    ['in its own period only, before', { behavior: nodeBefore('podDetailsAsKubelet') }, 590, false],
+  ])('with a long period is asked %s', (_, settings, seconds, expected) => {
+    prepare({ readinessProbe: exec('ready', { periodSeconds: 600 }) }, {}, settings).world.answers.set('ready', FAIL);
+    node.boot().until('running', runs).run(1_000);
+    node.world.answers.set('ready', FINE);
+    node.run(55_000);
+    expect(isReady()).toBe(false);
+    node.run((seconds - 55) * 1_000);
+    expect(isReady()).toBe(expected);
+    const known = attempts('ready').length;
+    node.run(300_000);
+    if (expected) expect(attempts('ready')).toHaveLength(known);
   });
 
   it('is not asked before its initial delay', () => {

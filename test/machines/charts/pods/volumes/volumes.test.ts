@@ -2,7 +2,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { volumesMachine } from '../../../../../src/machines/charts/pods/volumes/volumes.ts';
 import type { ConfigObject, Content } from '../../../../../src/machines/model/operations/volume.ts';
+import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
+import { nodeBefore } from '../support.ts';
 
 let node: PodsNode;
 const object = (kind: ConfigObject['kind'], name: string, data: Record<string, Content>): ConfigObject => ({
@@ -18,8 +20,13 @@ const configMap = (data: Record<string, string>) => object('ConfigMap', 'cm', te
 const HANDLE = { $secret: `§${'a'.repeat(22)}`, len: 7 };
 const VOLUMES = '/var/lib/kubelet/pods/u1/volumes';
 
-function boot(spec: object, objects: readonly ConfigObject[] = [], container: object = {}): PodsNode {
-  node = new PodsNode();
+function boot(
+  spec: object,
+  objects: readonly ConfigObject[] = [],
+  container: object = {},
+  settings: Partial<NodeSettings> = {},
+): PodsNode {
+  node = new PodsNode({ settings });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.world.objects = objects;
   const containers = [{ name: 'app', image: 'app:1', ...container }];
@@ -54,6 +61,18 @@ describe('a pod whose ConfigMap is missing', () => {
     node.until('Running', running);
     expect(node.time.ms - before).toBeLessThan(500);
     expect(setUps()).toHaveLength(1);
+  });
+
+  it.each([
+    ['without a word about its image, as by the kubelet', {}, 'ContainerCreating'],
+    ['with a word about its image before', { behavior: nodeBefore('podDetailsAsKubelet') }, 'ErrImageNeverPull'],
+  ])('waits %s', (_, settings, reason) => {
+    boot(cmVolume, [], { ...mounting, image: 'gone:1', imagePullPolicy: 'Never' }, settings);
+    node.run(8_000);
+    expect(waiting()?.reason).toBe(reason);
+    node.world.setObjects([configMap({ a: '1' })]);
+    node.until('sandbox', () => node.world.runtime.sandboxes.size > 0).run(500);
+    expect(waiting()?.reason).toBe('ErrImageNeverPull');
   });
 
   it('tries again ever more rarely', () => {
