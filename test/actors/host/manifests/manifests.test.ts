@@ -149,6 +149,29 @@ it('a folder that could not be listed yet is no empty folder', async () => {
   expect(found.errors).toEqual([]);
 });
 
+it('one file that is broken at the start says nothing of the pods until its content is good', async () => {
+  const folder = await manifestFolder();
+  const file = putOld(folder, 'only.yaml', 'kind: Pod\nspec: [');
+  const stream = follow(file);
+  const first = await stream.until(() => true);
+  expect(first).toMatchObject({ manifests: [], isUnread: true, errors: [{ file }] });
+  put(folder, 'only.yaml', pod('a'));
+  const good = await stream.until((item) => item.manifests.length === 1);
+  expect(good.isUnread).toBeUndefined();
+  put(folder, 'only.yaml', 'kind: Pod\nspec: [');
+  const broken = await stream.until((item) => item !== first && item.errors.length > 0);
+  expect(names(broken)).toEqual(['only.yaml']);
+  expect(broken.isUnread).toBeUndefined();
+});
+
+it('one file that is not there is a source without pods, and is seen when it comes', async () => {
+  const file = join(await manifestFolder(), 'later.yaml');
+  const stream = follow(file);
+  expect((await stream.until(() => true)).isUnread).toBeUndefined();
+  writeFileSync(file, pod('a'));
+  expect(names(await stream.until((item) => item.manifests.length === 1))).toEqual(['later.yaml']);
+});
+
 it('nothing is said after the abort, and the port ends', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
