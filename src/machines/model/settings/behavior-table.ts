@@ -185,4 +185,13 @@ export const BEHAVIORS = [
       'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
       'the first line, and these mistakes are reported.',
   },
+  {
+    name: 'bootstrapAsKubelet',
+    before:
+      'Without rotation each start until the first client certificate was issued made another key and another request, ' +
+      'and ended if the API server did not answer or did not sign for a quarter of an hour.',
+    since:
+      'As in the kubelet, key and request are those of the earlier start, the server is waited for for a minute, and the ' +
+      'signature for an hour.',
+  },
 ] as const;
