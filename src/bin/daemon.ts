@@ -179,7 +179,8 @@ function openParts(options: DaemonOptions, vault: Vault) {
   });
   if (!options.runOnce) server.start();
   const { close: _close, ...groups } = cgroups;
-  const performer = performerOf({
+  const tracer = nodeTracer(KUBELET_VERSION);
+  const ports = {
     ...groups,
     ...hostPorts({ vault }),
     ...logPorts(log),
@@ -201,10 +202,11 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...logindPorts(),
     ...statsPorts(stats),
     ...server.ports,
-  });
+  };
+  const performer = performerOf(ports, tracer.around);
   const page = pageOf(options, server);
   const onTurn: typeof feed.onTurn = page ? feed.onTurn : () => {};
-  return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
+  return { runtime, cgroups, kube, page, onTurn, log, server, tracer, performer };
 }
 
 const tokenFile = ({ rootDir }: DaemonOptions): string => join(rootDir, TOKEN);

@@ -131,7 +131,8 @@ function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boo
   const { objects, errors } = distinctObjects(outcomes);
   return {
     isWhole,
-    isUnread: listing.isFile && outcomes.some(({ state: { manifest, object } }) => manifest === null && object === null),
+    isUnread:
+      listing.isFile && outcomes.some(({ state: { manifest, object } }) => manifest === null && object === null),
     files: new Map(outcomes.map(({ file, state }) => [file, state])),
     manifests: outcomes.flatMap(({ state }) => state.manifest ?? []),
     objects,
