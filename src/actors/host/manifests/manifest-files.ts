@@ -291,15 +291,18 @@ async function decode(
 ): Promise<Decoded> {
   let kindName = 'pod';
   try {
-    const value = await decodeInThread(bytes);
+    let error: ManifestError | null = null;
+    const value = await decodeInThread(bytes, (problem) => {
+      error = { file, message: `Manifest file "${file}": ${problem}` };
+    });
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
     kindName = kind ?? kindName;
-    if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
+    if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error };
     const manifest = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
     const { errors } = staticPod(manifest, nodeName);
     if (errors) return failedFile(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
-    return { manifest, object: null, error: null };
+    return { manifest, object: null, error };
   } catch (error) {
     const isObject = kindName !== 'pod' && !(error instanceof DocumentError);
     return failedFile(file, isObject ? new Error(`invalid ${kindName}: ${messageOf(error)}`) : error, before);

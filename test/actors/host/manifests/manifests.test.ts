@@ -197,7 +197,6 @@ it.each<[string, string | Uint8Array, string]>([
     'Excessive alias count',
   ],
   ['5 many documents', `${pod('x')}---\n${pod('y')}`, 'the file holds 2 documents'],
-  ['7 duplicate keys', `${pod('x')}kind: Pod\n`, 'Map keys must be unique at line 9'],
   ['16 UTF-16', Buffer.from(`\uFEFF${pod('x')}`, 'utf16le'), 'not UTF-8'],
   ['16 Latin-1', Buffer.from(`${pod('x')}# caf\xe9`, 'latin1'), 'not UTF-8'],
   ['8 NUL', pod('a\0b'), 'control characters are not allowed: U+0000 at line 4'],
@@ -209,6 +208,16 @@ it.each<[string, string | Uint8Array, string]>([
   const found = await stream.until(reports(bad, message));
   expect(names(found)).toEqual(['good.yaml']);
   expect(errorOf(found, bad)).toContain(`Can't process manifest file "${bad}"`);
+});
+
+it('7 of duplicate keys the last one counts, and the file is told of', async () => {
+  const folder = await manifestFolder();
+  const file = putOld(folder, 'twice.yaml', `${pod('x')}    image: other\n`);
+  const found = await follow(folder).until(() => true);
+  expect(found.manifests).toMatchObject([{ value: { spec: { containers: [{ image: 'other' }] } } }]);
+  expect(found.errors).toEqual([
+    { file, message: `Manifest file "${file}": Map keys must be unique at line 9, column 5; the last one counts` },
+  ]);
 });
 
 it('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {
