@@ -26,7 +26,7 @@ export interface RequestSpan {
   readonly end: (status: number) => void;
 }
 
-/** `isPublic`: clients are strangers, so the span is only linked to theirs. */
+/** `isPublic`: clients are not authenticated, so the span is only linked to theirs. */
 export function requestSpan(tracer: Tracer, route: string, request: TracedRequest, isPublic = false): RequestSpan {
   const header = request.raw.headers['traceparent'];
   const remote = typeof header === 'string' ? remoteSpan(header) : null;

@@ -8,10 +8,10 @@
  * Decides:
  * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded silently, and validation
  *   of the number field rejects it. A number that overflows (`1e400`) keeps the author's text for the same reason.
- * - The last of two equal keys counts, and a tag that nobody knows means nothing, as for the Go kubelet. Duplicate keys
- *   are reported, or an error where nobody takes the report.
- * - A second document, a key that is not a scalar and a control character are errors; the Go kubelet reads only the first
- *   document.
+ * - The last of two equal keys counts, and an unknown tag means nothing, as for the Go kubelet. A caller that takes no
+ *   report of duplicate keys gets an error.
+ * - A second document, a key that is not a scalar and a control character are errors; the Go kubelet reads only the
+ *   first document.
  * - Messages give line and column where the parser knows them, but never quote the document: an environment variable
  * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.

@@ -8,8 +8,9 @@
  * Invariants: one scan at a time; an event during a scan leads to another scan; each emitted set is complete, with
  * unread files in their previous state, and differs from the one before; the first set has every file read; a pod that
  * names ConfigMaps or Secrets is published only with a fully read set; a path that could not be listed yet, or that is
- * one file without good content, is not reported as an empty set (upstream does not mark such a source as seen); a file that disappeared and came back between two scans is reported as gone, so that its
- * pod restarts as with the kubelet; nothing is emitted after the abort.
+ * one file without good content, is not reported as an empty set (upstream does not mark such a source as seen); a file
+ * that disappeared and came back between two scans is reported as gone, so that its pod restarts as with the kubelet;
+ * nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/secrets.ts';

@@ -62,7 +62,7 @@ export const certificateOperations = {
     { readonly place: CertificatePlace; readonly template: CertificateTemplate },
     FirstRequest
   >(),
-  /** Why a request that was found in the cluster is not that of this node's key and name; empty if it is. PEM in base64. */
+  /** Why a request found in the cluster is not that of this node's key and name; empty if it is. PEM in base64. */
   'certificate.checkRequest': query<
     { readonly request: string; readonly found: string },
     { readonly problem: string }
@@ -74,8 +74,8 @@ export const certificateOperations = {
    */
   'certificate.podKey': once<{ readonly keyType: string }, { readonly request: string; readonly key: SecretHandle }>(),
   /**
-   * Writes a pair into a file named by its time, and redirects the link to it. `certificate` is PEM in base64. A key that
-   * was kept in a file until then is removed there.
+   * Writes a pair into a file named by its time, and redirects the link to it. `certificate` is PEM in base64. A key
+   * that was kept in a file until then is removed there.
    */
   'certificate.store': idempotent<
     CertificatePlace & { readonly certificate: string; readonly key: SecretHandle; readonly keyFile?: string },

@@ -8,8 +8,8 @@
  *   `kube.get` and `kube.watch` of a CertificateSigningRequest, with the credentials of the bootstrap kubeconfig.
  * Answers: the facts of the certificate, or upstream's error why there is none.
  * Invariants:
- *   P1 the key is kept until its certificate is on disk, so that each start until then makes the same request, which has
- *      to be approved once.
+ *   P1 the key is kept until its certificate is on disk, so that each start until then makes the same request, which
+ *      has to be approved once.
  *   P2 an unreachable server is waited for for a minute; any other failure ends the start.
  * Upstream: pkg/kubelet/certificate/bootstrap/bootstrap.go (LoadClientCert), client-go util/certificate/csr.
  */
@@ -49,7 +49,12 @@ interface Context extends BootstrapInput, FirstRequest {
 }
 
 const s = setup({
-  types: typed<{ input: BootstrapInput; context: Context; events: WatchItem | Ended; output: Answer<CertificateFacts> }>(),
+  types: typed<{
+    input: BootstrapInput;
+    context: Context;
+    events: WatchItem | Ended;
+    output: Answer<CertificateFacts>;
+  }>(),
   actors: {
     ...pick(certificateOperations, 'certificate.firstRequest', 'certificate.checkRequest', 'certificate.store'),
     ...pick(kubeOperations, 'kube.checkHealth', 'kube.create', 'kube.get', 'kube.watch'),
