@@ -71,7 +71,7 @@ const target = (name?: string) => csrTarget('bootstrap', name);
 const refuse = (prefix = '') => s.assign({ refusal: ({ event }) => `${prefix}${errorOf(event).message}` });
 
 const csrOf = ({ metadata, spec }: KubeObject): Context['csr'] => ({
-  uid: String(metadata['uid'] ?? ''),
+  uid: typeof metadata['uid'] === 'string' ? metadata['uid'] : '',
   version: metadata.resourceVersion ?? '',
   request: (spec as { readonly request?: string } | undefined)?.request ?? '',
 });
