@@ -29,7 +29,7 @@ import { type NodeServer, nodeServer } from '../actors/server/node-server.ts';
 import { KernelFeed } from '../actors/server/visualizer/feed.ts';
 import { keptToken, type ServedPage } from '../actors/server/visualizer/served-page.ts';
 import { StatsReader, statsPorts } from '../actors/stats/index.ts';
-import { nodeTracer } from '../actors/tracing/index.ts';
+import { nodeTracer, type Tracer } from '../actors/tracing/index.ts';
 import { userNamespacePorts } from '../actors/users/user-namespaces.ts';
 import { volumePorts } from '../actors/volume/index.ts';
 import { buildInfo } from '../kernel/build-info.ts';
@@ -109,7 +109,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     return 1;
   }
   const { journal, vault } = places;
-  const parts = openParts(options, vault);
+  const parts = openParts(options, vault, nodeTracer(KUBELET_VERSION));
   const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
   const announce = announceOnce(() => {
     const visualizer = pageAddress(parts.page?.url ?? null, tokenFile(options), process.stderr.isTTY);
@@ -157,7 +157,7 @@ const printOfRuntime: Parameters<typeof connectRuntime>[0] = (level, text, field
 const VERSIONS = { version: KUBELET_VERSION, nodeVersion: NODE_VERSION };
 
 /** Creates the ports and the observers. They are used only after the kernel has booted. */
-function openParts(options: DaemonOptions, vault: Vault) {
+function openParts(options: DaemonOptions, vault: Vault, tracer: Tracer) {
   const runtime = connectRuntime(printOfRuntime, vault, (seen) => server.onRuntime(seen));
   const cgroups = cgroupPorts();
   const onTransport: OnTransport = (seen) => server.onTransport(seen);
@@ -180,7 +180,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   });
   if (!options.runOnce) server.start();
   const { close: _close, ...groups } = cgroups;
-  const performer = performerOf({
+  const ports = {
     ...groups,
     ...hostPorts({ vault }),
     ...logPorts(log),
@@ -201,10 +201,10 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...logindPorts(),
     ...statsPorts(stats),
     ...server.ports,
-  });
+  };
   const page = pageOf(options, server);
   const onTurn: typeof feed.onTurn = page ? feed.onTurn : () => {};
-  return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
+  return { runtime, cgroups, kube, page, onTurn, log, server, tracer, performer: performerOf(ports, tracer.around) };
 }
 
 /** The ports of every kind of volume. */

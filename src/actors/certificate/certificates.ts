@@ -42,8 +42,23 @@ export function certificatePorts({ vault }: { readonly vault: Vault }): Ports<ty
       const { request, key } = await createPodRequest(input.keyType);
       return { request: request.toString('base64'), key: vault.seal(key) };
     },
-    'certificate.store': ({ input }) =>
-      storePair(input, Buffer.from(input.certificate, 'base64').toString(), vault.open(input.key)),
+    'certificate.firstRequest': async ({ input: { place, template } }) => {
+      const { signedRequest } = await import('./certificate-request.ts');
+      const { keptKey, keyIn, requestNameOf } = await import('./first-request.ts');
+      const key = keyIn(await usablePair(place)) ?? (await keptKey(place.directory));
+      const { usages, name } = requestNameOf(key, template);
+      const request = Buffer.from(await signedRequest(template, createPrivateKey(key))).toString('base64');
+      return { request, name, usages, key: vault.seal(key) };
+    },
+    'certificate.checkRequest': async ({ input: { request, found } }) => {
+      const { differenceOf } = await import('./certificate-request.ts');
+      return { problem: await differenceOf(...([request, found].map(fromBase64) as [string, string])) };
+    },
+    'certificate.store': async ({ input }) => {
+      const facts = await storePair(input, fromBase64(input.certificate), vault.open(input.key));
+      if (input.keyFile !== undefined) await rm(input.keyFile, { force: true }).catch(() => {});
+      return facts;
+    },
     'certificate.checkKubeconfig': ({ input }) => checkKubeconfig(input.kubeconfig),
     'certificate.writeKubeconfig': async ({ input }) => {
       await writeKubeconfig(input.kubeconfig, loadKubeconfig(input.bootstrapKubeconfig), currentPair(input.place));
@@ -51,6 +66,8 @@ export function certificatePorts({ vault }: { readonly vault: Vault }): Ports<ty
     },
   };
 }
+
+const fromBase64 = (text: string): string => Buffer.from(text, 'base64').toString();
 
 /** Throws upstream's error if that cannot be found out. */
 function exists(path: string): boolean {
@@ -141,6 +158,18 @@ async function loadPair(
     if (cert !== null && key !== null) return factsOf(certFile, cert, key);
   }
   return null;
+}
+
+/** The current pair, if its certificate and key belong together: it may have expired. */
+async function usablePair(place: CertificatePlace): Promise<string | null> {
+  const current = currentPair(place);
+  try {
+    const pair = await contentOf(current);
+    if (pair !== null) factsOf(current, pair, pair);
+    return pair;
+  } catch {
+    return null;
+  }
 }
 
 /** `certificate` and `key` are PEM. */

@@ -16,6 +16,7 @@ import type {
   RuntimeServiceStreams,
 } from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
+import { traceparent } from '../tracing/propagation.ts';
 import { type ExecOutput, execOutput, withoutOthers } from './message-fields.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
@@ -119,6 +120,14 @@ export function goCodeName(code: number): string {
     .join('');
 }
 
+/** What each call tells the runtime beside its request: the span that it belongs to. */
+function metadataOfCall(): grpc.Metadata {
+  const metadata = new grpc.Metadata();
+  const header = traceparent();
+  if (header !== undefined) metadata.set('traceparent', header);
+  return metadata;
+}
+
 function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number';
 }
@@ -175,6 +184,7 @@ function unary<Request, Response>(
       requestSerialize,
       responseDeserialize,
       request,
+      metadataOfCall(),
       deadline,
       (error, reply) => {
         signal?.removeEventListener('abort', cancel);

@@ -9,6 +9,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
 import { chunksOf, GrowingBytes } from '../byte-stream.ts';
 import type { TokenBucket } from '../token-bucket.ts';
+import { traceparent } from '../tracing/propagation.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
@@ -136,10 +137,12 @@ export class KubeClient {
   }
 
   private headers({ body, contentType = 'application/json' }: ClientRequest): Record<string, string> {
+    const span = traceparent();
     return {
       accept: 'application/json',
       'user-agent': this.options.userAgent,
       ...(body === undefined ? {} : { 'content-type': contentType }),
+      ...(span === undefined ? {} : { traceparent: span }),
     };
   }
 

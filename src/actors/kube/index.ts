@@ -102,6 +102,11 @@ class Connection {
         await this.closeAll();
         return null;
       },
+      'kube.checkHealth': async ({ input, signal }) => {
+        const soon = AbortSignal.any([signal, AbortSignal.timeout(SECOND_MS)]);
+        await this.client(input.client).call({ method: 'GET', path: '/healthz', signal: soon });
+        return null;
+      },
       'kube.get': ({ input, signal }) => this.object(input, 'GET', { signal }),
       'kube.list': (call) => this.list(call),
       'kube.watch': (call) => this.watch(call),

@@ -13,6 +13,7 @@ import type { PortCall } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { LocalSocket, ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
 import { aborted } from '../pause.ts';
+import { RequestTracing } from '../tracing/request-tracing.ts';
 import type { Create } from './authentication.ts';
 import { accessReviewer, alwaysAllow, authenticate, authorize, tokenReviewer, unauthorized } from './authentication.ts';
 import { ApiServer, type Gate } from './http/api-server.ts';
@@ -39,10 +40,12 @@ export async function servePort(call: Call, options: ServerOptions): Promise<nul
   const serverType = secure ? 'readwrite' : 'readonly';
   let isTrusted: Listener['isTrusted'] = () => false;
   const gate = secure ? gateOf(secure.auth, settings.nodeName, options, (socket) => isTrusted(socket)) : openGate;
+  const tracing = new RequestTracing(options, settings.nodeName, !secure);
   const api = await new ApiServer({
     endpoints,
     slashed,
     gate,
+    traced: tracing.begin,
     onRequest: (method, path) => options.requests.began(serverType, method, path),
     onAnswered: (method, path, ms) => options.requests.answered(serverType, method, path, ms),
     onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${messageOf(error)}`),
@@ -62,6 +65,7 @@ export async function servePort(call: Call, options: ServerOptions): Promise<nul
     else await aborted(signal);
   } finally {
     await Promise.all([listener.close(), api.close()]);
+    tracing.close();
   }
   return null;
 }

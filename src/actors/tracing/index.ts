@@ -1,8 +1,11 @@
 /**
  * Traces of the node's work, exported by OTLP if `tracing` is configured.
  *
- * Owns the exporter and its queue; neither is loaded on a node without tracing. Upstream: component-base/tracing.
+ * Owns the exporter and its queue; neither is loaded on a node without tracing. Calls of the runtime and of the API
+ * server carry the span of their operation. Upstream: component-base/tracing, cri-client.
  */
+import { steadyNow } from '../../kernel/clock.ts';
+import type { EffectRequest } from '../../kernel/effects.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -11,11 +14,10 @@ import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
 import { printLine } from '../log/logger.ts';
 import { contextOf } from '../node-records.ts';
+import { carrying } from './propagation.ts';
+import { DEFAULT_ENDPOINT, openProvider } from './provider.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
-/** Upstream's default of `tracing.endpoint`: a collector on this machine. */
-const DEFAULT_ENDPOINT = 'localhost:4317';
-const PER_MILLION = 1_000_000;
 /** The limit of records that wait while the exporter is being loaded; a start has a few hundred. */
 const WAITING_MAX = 10_000;
 
@@ -24,6 +26,8 @@ type Tracing = NonNullable<NonNullable<KubeletContext['config']>['tracing']>;
 export interface Tracer {
   /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /** Runs the performance of a request: the calls that it makes belong to the span of the request. */
+  readonly around: <Result>(request: EffectRequest, perform: () => Result) => Result;
   /** Sends the spans that wait in the queue. */
   readonly close: () => Promise<void>;
 }
@@ -44,9 +48,16 @@ export function nodeTracer(version: string, warn = warning): Tracer {
     void begin(config.tracing, node.nodeName);
   };
   const begin = async (tracing: Tracing, nodeName: string): Promise<void> => {
-    const podAt = podIn(() => kernel);
     try {
-      exported = await openExporter(tracing, nodeName, version, podAt);
+      const { Spans: Recorder } = await import('./spans.ts');
+      const { tracer, close } = await openProvider(tracing, nodeName, version);
+      exported = {
+        spans: new Recorder(
+          tracer,
+          podIn(() => kernel),
+        ),
+        close,
+      };
       state = 'on';
       exported.spans.take(waiting);
     } catch (error) {
@@ -63,6 +74,7 @@ export function nodeTracer(version: string, warn = warning): Tracer {
       if (waiting.length < WAITING_MAX) waiting.push(...records);
       if (state === 'undecided') decide(running);
     },
+    around: (request, perform) => carrying(exported?.spans.traceparentOf(request, steadyNow()), perform),
     close: async () => exported?.close(),
   };
 }
@@ -73,32 +85,3 @@ const podIn =
     const running = kernel();
     return (running && contextOf<PodContext>(running, address)) ?? null;
   };
-
-async function openExporter(
-  { endpoint = DEFAULT_ENDPOINT, samplingRatePerMillion = 0 }: Tracing,
-  nodeName: string,
-  version: string,
-  podAt: (address: string) => TracedPod | null,
-) {
-  const [sdk, { OTLPTraceExporter }, { resourceFromAttributes }, { Spans: Recorder }] = await Promise.all([
-    import('@opentelemetry/sdk-trace'),
-    import('@opentelemetry/exporter-trace-otlp-grpc'),
-    import('@opentelemetry/resources'),
-    import('./spans.ts'),
-  ]);
-  const provider = new sdk.TracerProvider({
-    sampler: new sdk.ParentBasedSampler({
-      root: new sdk.TraceIdRatioBasedSampler(samplingRatePerMillion / PER_MILLION),
-    }),
-    resource: resourceFromAttributes({
-      'service.name': 'kubelet',
-      'service.version': version,
-      'host.name': nodeName,
-    }),
-    spanProcessors: [new sdk.BatchSpanProcessor({ exporter: new OTLPTraceExporter({ url: `http://${endpoint}` }) })],
-  });
-  return {
-    spans: new Recorder(provider.getTracer('statelet', version), podAt),
-    close: () => provider.shutdown(),
-  };
-}

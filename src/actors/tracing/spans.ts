@@ -5,8 +5,19 @@
  * each other operation by its own name. Other operations are traces of their own. Owns the open spans. Names are the
  * kubelet's (KEP-2831).
  */
-import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api';
-import type { EffectRecord, KernelRecord, ResultRecord } from '../../kernel/records.ts';
+import {
+  type Attributes,
+  type Context,
+  context,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api';
+import type { EffectRequest } from '../../kernel/effects.ts';
+import type { KernelRecord, ResultRecord } from '../../kernel/records.ts';
+import { traceparentOf } from './propagation.ts';
 
 /** The attributes of a pod's spans. */
 export interface TracedPod {
@@ -18,18 +29,37 @@ export interface TracedPod {
 interface Open {
   readonly span: Span;
   readonly pod: string | null;
+  /** One call of the runtime. */
+  readonly isCall: boolean;
 }
 
 const POD = /^kubelet\/pods\/pod-[^/]+/;
 const IMAGE_CALLS = new Set(['listImages', 'imageStatus', 'pullImage', 'removeImage', 'imageFsInfo']);
 
+/** Operations that make several calls. */
+const INSPECTIONS = new Set(['podStatus']);
+
+type Request = Pick<EffectRequest, 'id' | 'at' | 'name'>;
+
 /** `cri.runPodSandbox` is `runtime.v1.RuntimeService/RunPodSandbox`. */
 export function spanName(operation: string): string {
   const [system, verb = ''] = operation.split('.');
-  if (system !== 'cri') return operation;
+  if (system !== 'cri' || INSPECTIONS.has(verb)) return operation;
   const service = IMAGE_CALLS.has(verb) ? 'ImageService' : 'RuntimeService';
   return `runtime.v1.${service}/${verb.charAt(0).toUpperCase()}${verb.slice(1)}`;
 }
+
+const isCall = (operation: string): boolean => spanName(operation) !== operation;
+
+/** A call of the runtime has what upstream's library for gRPC tells of one. */
+const kindOf = (operation: string): { kind?: SpanKind; attributes?: Attributes } =>
+  isCall(operation)
+    ? { kind: SpanKind.CLIENT, attributes: { 'rpc.method': spanName(operation), 'rpc.system.name': 'grpc' } }
+    : {};
+
+/** `DEADLINE_EXCEEDED` is `DeadlineExceeded` in Go. */
+const goCode = (code = 'OK'): string =>
+  code === 'OK' ? code : code.toLowerCase().replaceAll(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 export class Spans {
   private readonly tracer: Tracer;
@@ -59,11 +89,21 @@ export class Spans {
     }
   }
 
-  private begun({ id, at, name }: EffectRecord): void {
+  /** Begins the span of a request that is about to be performed, at `nowMs`; the header of its calls. */
+  traceparentOf(request: EffectRequest, nowMs: number): string | null {
+    if (request.class === 'stream') return null;
+    this.nowMs = Math.max(this.nowMs, nowMs);
+    return traceparentOf(this.begun(request).spanContext());
+  }
+
+  private begun({ id, at, name }: Request): Span {
+    const known = this.open.get(id);
+    if (known) return known.span;
     const pod = POD.exec(at)?.[0] ?? null;
     const parent = pod === null ? context.active() : this.podContext(pod);
-    const span = this.tracer.startSpan(spanName(name), { startTime: this.nowMs }, parent);
-    this.open.set(id, { span, pod });
+    const span = this.tracer.startSpan(spanName(name), { startTime: this.nowMs, ...kindOf(name) }, parent);
+    this.open.set(id, { span, pod, isCall: isCall(name) });
+    return span;
   }
 
   private podContext(address: string): Context {
@@ -92,6 +132,7 @@ export class Spans {
     const found = this.open.get(id);
     if (!found) return;
     this.open.delete(id);
+    if (found.isCall && result) found.span.setAttribute('rpc.response.status_code', goCode(result.error?.code));
     if (result?.error) found.span.setStatus({ code: SpanStatusCode.ERROR, message: result.error.message });
     found.span.end(this.nowMs);
     const pod = found.pod === null ? undefined : this.pods.get(found.pod);

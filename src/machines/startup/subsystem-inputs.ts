@@ -129,6 +129,7 @@ export function clientBuilderInput({ flags, config, node, input }: EstablishedCo
     eventBurst,
     nodeStatusUpdateFrequencyMs: millisecondsOf(config.nodeStatusUpdateFrequency),
     nodeLeaseDurationSeconds: config.nodeLeaseDurationSeconds,
+    ...(hasBehavior(input, 'bootstrapAsKubelet') ? { bootstrapsAsKubelet: true } : {}),
   };
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connectRuntime, type RuntimeClient, socketTarget, toOperationError } from '../../../src/actors/cri/client.ts';
+import { carrying } from '../../../src/actors/tracing/propagation.ts';
 import { FakeRuntime, never, Refusal } from './fake-runtime.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -36,6 +37,14 @@ describe('endpoints', () => {
       );
     },
   );
+});
+
+it('a call carries the span of the work that makes it, and none without tracing', async () => {
+  const [fake, client] = await connected({ Version: () => ({}) });
+  const ask = () => client.call('Version', {}, { timeoutMs: 60_000 });
+  await carrying('00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', ask);
+  await ask();
+  expect(fake.traceparents).toEqual(['00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', null]);
 });
 
 describe('errors', () => {

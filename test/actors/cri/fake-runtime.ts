@@ -75,6 +75,8 @@ export class FakeRuntime {
   /** By uid: the content of lists and statuses, unless a handler overrides it. */
   readonly pods = new Map<string, FakePod>();
   handlers: Handlers;
+  /** By call, the header of the span that it belongs to. */
+  readonly traceparents: (string | null)[] = [];
   readonly calls: string[] = [];
   readonly endpoint: string;
   readonly #directory: string;
@@ -159,6 +161,7 @@ export class FakeRuntime {
   #unary(name: string): grpc.handleUnaryCall<object, object> {
     return (call, callback) => {
       this.calls.push(name);
+      this.traceparents.push(call.metadata.get('traceparent')[0]?.toString() ?? null);
       const handlers = { ...this.#standard(), ...this.handlers };
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the server decoded the request of this very call
       const handler = handlers[name as keyof Calls] as ((request: object) => object | Promise<object>) | undefined;

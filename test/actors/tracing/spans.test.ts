@@ -1,3 +1,4 @@
+import { SpanKind } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { expect, it } from 'vitest';
 import { Spans, spanName } from '../../../src/actors/tracing/spans.ts';
@@ -60,7 +61,34 @@ it('a failure is told, and a cancelled operation ends its span', () => {
   ]);
 });
 
+it('a request that begins before its records are told has one span, which its calls carry', () => {
+  const { spans, finished } = recorded();
+  const request = { id: 1, at: `${POD}/sandbox`, name: 'cri.runPodSandbox', class: 'once', input: {} } as const;
+  const header = spans.traceparentOf(request, 500);
+  spans.take([asked(1, 1, request.at, request.name)]);
+  spans.take([
+    {
+      ...answered(2, 1, 1_000, 'late'),
+      error: { name: 'E', message: 'late', retriable: true, code: 'DEADLINE_EXCEEDED' },
+    } as KernelRecord,
+  ]);
+  const [call, pod] = finished();
+  expect(finished()).toHaveLength(2);
+  expect(header).toBe(`00-${call?.spanContext().traceId}-${call?.spanContext().spanId}-01`);
+  expect(call?.spanContext().traceId).toBe(pod?.spanContext().traceId);
+  expect(call).toMatchObject({
+    kind: SpanKind.CLIENT,
+    attributes: {
+      'rpc.method': 'runtime.v1.RuntimeService/RunPodSandbox',
+      'rpc.system.name': 'grpc',
+      'rpc.response.status_code': 'DeadlineExceeded',
+    },
+  });
+  expect(spans.traceparentOf({ ...request, id: 2, class: 'stream' }, 1_500)).toBeNull();
+});
+
 it('calls of the runtime have the names of its contract', () => {
+  expect(spanName('cri.podStatus')).toBe('cri.podStatus');
   expect(spanName('cri.listImages')).toBe('runtime.v1.ImageService/ListImages');
   expect(spanName('kube.patch')).toBe('kube.patch');
 });

@@ -9,10 +9,10 @@ import { Worker } from 'node:worker_threads';
 import pLimit from 'p-limit';
 import type { Json } from '../../../kernel/json.ts';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
-import { DocumentError, decodeDocument, writtenByProgram } from './document.ts';
+import { DocumentError, decodeDocument, refuseProblem, writtenByProgram } from './document.ts';
 
 /** The answer of the thread. */
-export type Decoded = { readonly value: Json } | { readonly refusal: string };
+export type Decoded = { readonly value: Json; readonly problem: string | null } | { readonly refusal: string };
 
 /** Bytes of a document that is decoded directly: the worst one of this size takes about 50 ms. */
 const SMALL_BYTES = 8 * 1_024;
@@ -28,12 +28,13 @@ const THREAD =
     : `${import.meta.dirname}/document-thread.ts`;
 
 /** As {@link decodeDocument}. @throws DocumentError for a document that cannot be decoded */
-export async function decodeInThread(bytes: Uint8Array): Promise<Json> {
-  if (bytes.length <= SMALL_BYTES) return decodeDocument(bytes);
+export async function decodeInThread(bytes: Uint8Array, onProblem = refuseProblem): Promise<Json> {
+  if (bytes.length <= SMALL_BYTES) return decodeDocument(bytes, onProblem);
   const written = writtenByProgram(bytes);
   if (written !== null) return written;
   const decoded = await inTurn(() => decodedByThread(bytes));
   if ('refusal' in decoded) throw new DocumentError(decoded.refusal);
+  if (decoded.problem !== null) onProblem(decoded.problem);
   return decoded.value;
 }
 

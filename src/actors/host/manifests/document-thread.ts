@@ -5,7 +5,9 @@ import { DocumentError, decodeDocument } from './document.ts';
 
 function decoded(bytes: Uint8Array): Decoded {
   try {
-    return { value: decodeDocument(bytes) };
+    let problem: string | null = null;
+    const value = decodeDocument(bytes, (found) => (problem = found));
+    return { value, problem };
   } catch (error) {
     if (error instanceof DocumentError) return { refusal: error.message };
     throw error;

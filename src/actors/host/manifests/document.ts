@@ -8,8 +8,10 @@
  * Decides:
  * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded silently, and validation
  *   of the number field rejects it. A number that overflows (`1e400`) keeps the author's text for the same reason.
- * - A duplicate key, an unknown tag, a second document, a key that is not a scalar and a control character are errors;
- *   the Go kubelet lets the last one win, or reads only the first document.
+ * - The last of two equal keys counts, and an unknown tag means nothing, as for the Go kubelet. A caller that takes no
+ *   report of duplicate keys gets an error.
+ * - A second document, a key that is not a scalar and a control character are errors; the Go kubelet reads only the
+ *   first document.
  * - Messages give line and column where the parser knows them, but never quote the document: an environment variable
  * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.
@@ -55,6 +57,8 @@ function goTags(tags: Tags): Tags {
   return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal, exponent];
 }
 
+const BINARY = 'tag:yaml.org,2002:binary';
+
 /** Whether the Go reader lacks the tag: such scalars stay text. */
 function isForeign(tag: CollectionTag | ScalarTag): boolean {
   return (
@@ -84,15 +88,23 @@ export class DocumentError extends Error {
   }
 }
 
+/** Receives what is wrong with a document that can be decoded all the same. */
+export type OnProblem = (problem: string) => void;
+
+export const refuseProblem: OnProblem = (problem) => {
+  throw new DocumentError(problem);
+};
+
 /** Decodes the bytes of a file. `null` for an empty document. */
-export function decodeDocument(bytes: Uint8Array): Json {
+export function decodeDocument(bytes: Uint8Array, onProblem = refuseProblem): Json {
   const written = writtenByProgram(bytes);
   if (written !== null) return written;
   const text = decodeText(bytes);
   const lines = new LineCounter();
   const document = onlyDocument(text, lines);
   if (!document) return null;
-  normalize(document, lines);
+  const duplicate = normalize(document, lines);
+  if (duplicate !== null) onProblem(duplicate);
   const value = expand(document);
   requireDepth(value, 0);
   return value;
@@ -163,7 +175,7 @@ function onlyDocument(text: string, lineCounter: LineCounter): Document | null {
   });
   const documents = ('empty' in parsed ? [] : parsed).filter((each) => !isEmpty(each));
   for (const document of documents) {
-    const problem = document.errors[0] ?? document.warnings[0];
+    const problem = document.errors[0] ?? document.warnings.find(({ code }) => code !== 'TAG_RESOLVE_FAILED');
     if (problem) throw new DocumentError(explain(problem.message));
   }
   if (documents.length > 1) {
@@ -182,11 +194,14 @@ const explain = (message: string): string =>
     .replace(/:$/, '')
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
 
-/** Converts values outside JSON, and rejects those that no reader of the pod could use. */
-function normalize(document: Document, lines: LineCounter): void {
+/**
+ * Converts values outside JSON, and rejects those that no reader of the pod could use. Returns the first duplicate key.
+ */
+function normalize(document: Document, lines: LineCounter): string | null {
+  let duplicate: string | null = null;
   visit(document, {
     Map(_key, map) {
-      requireUniqueKeys(map, lines);
+      duplicate ??= duplicateIn(map, lines);
     },
     Pair(_key, pair) {
       const { key } = pair;
@@ -197,22 +212,25 @@ function normalize(document: Document, lines: LineCounter): void {
       node.value = jsonScalar(node);
     },
   });
+  return duplicate;
 }
 
-function requireUniqueKeys({ items }: YAMLMap, lines: LineCounter): void {
+function duplicateIn({ items }: YAMLMap, lines: LineCounter): string | null {
   const keys = new Set<unknown>();
   for (const { key } of items) {
     if (!isScalar(key)) continue;
     if (keys.has(key.value)) {
       const { line, col } = lines.linePos(key.range?.[0] ?? 0);
-      throw new DocumentError(`Map keys must be unique at line ${line}, column ${col}`);
+      return `Map keys must be unique at line ${line}, column ${col}; the last one counts`;
     }
     keys.add(key.value);
   }
+  return null;
 }
 
 function jsonScalar(node: Scalar): unknown {
-  const { value } = node;
+  const { value, tag } = node;
+  if (tag === BINARY && typeof value === 'string') return Buffer.from(value, 'base64').toString();
   if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();
   if (typeof value === 'number' && !Number.isFinite(value)) return node.source ?? String(value);
   return value;

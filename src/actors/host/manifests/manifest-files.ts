@@ -62,6 +62,8 @@ export interface FileState {
 export interface Scan {
   /** False if some files are still to be read; these keep their previous state in the meantime. */
   readonly isWhole: boolean;
+  /** The path is one file, and no content of it was good. */
+  readonly isUnread: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
   readonly objects: readonly ConfigObject[];
@@ -129,6 +131,8 @@ function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boo
   const { objects, errors } = distinctObjects(outcomes);
   return {
     isWhole,
+    isUnread:
+      listing.isFile && outcomes.some(({ state: { manifest, object } }) => manifest === null && object === null),
     files: new Map(outcomes.map(({ file, state }) => [file, state])),
     manifests: outcomes.flatMap(({ state }) => state.manifest ?? []),
     objects,
@@ -159,23 +163,26 @@ function distinctObjects(outcomes: readonly FileOutcome[]) {
 const FINISHED = Number.POSITIVE_INFINITY;
 
 interface Listing {
+  /** The path itself is the file. */
+  readonly isFile: boolean;
   readonly files: readonly string[];
   readonly errors: readonly ManifestError[];
 }
 
 async function list(path: string): Promise<Listing> {
   const found = await existing(path);
-  if (!found) return { files: [], errors: [{ file: path, message: 'path does not exist, ignoring' }] };
-  if (found.isFile()) return { files: [path], errors: [] };
+  const isFile = found?.isFile() ?? false;
+  if (!found) return { isFile, files: [], errors: [{ file: path, message: 'path does not exist, ignoring' }] };
+  if (isFile) return { isFile, files: [path], errors: [] };
   if (!found.isDirectory()) throw new Error('path is not a directory or file');
   const names = (await readdir(path)).filter(isManifestName).sort(byCodePoint);
   const files = names.slice(0, MAX_MANIFEST_FILES).map((name) => join(path, name));
   const rest = names.slice(MAX_MANIFEST_FILES);
-  if (rest.length === 0) return { files, errors: [] };
+  if (rest.length === 0) return { isFile, files, errors: [] };
   const message =
     `the folder has ${names.length} files, more than the ${MAX_MANIFEST_FILES} that are read: ` +
     `ignoring ${rest.length} from "${rest[0]}" on`;
-  return { files, errors: [{ file: path, message }] };
+  return { isFile, files, errors: [{ file: path, message }] };
 }
 
 const isManifestName = (name: string): boolean => !name.startsWith('.') && !name.endsWith('~');
@@ -284,14 +291,17 @@ async function decode(
 ): Promise<Decoded> {
   let kindName = 'pod';
   try {
-    const value = await decodeInThread(bytes);
+    let error: ManifestError | null = null;
+    const value = await decodeInThread(bytes, (problem) => {
+      error = { file, message: `Manifest file "${file}": ${problem}` };
+    });
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
     kindName = kind ?? kindName;
     const document = { namespace: '', id: `files/${file}` };
     if (kind !== null) {
       const object = vault.hold(document, () => configObject(value, kind, vault));
-      return { manifest: null, object, error: null };
+      return { manifest: null, object, error };
     }
     const manifest = vault.hold(document, () => {
       const sealed = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
@@ -299,7 +309,7 @@ async function decode(
       if (errors) throw new Error(`invalid pod: ${aggregate(errors)}`);
       return sealed;
     });
-    return { manifest, object: null, error: null };
+    return { manifest, object: null, error };
   } catch (error) {
     const isObject = kindName !== 'pod' && !(error instanceof DocumentError);
     return failedFile(file, isObject ? new Error(`invalid ${kindName}: ${messageOf(error)}`) : error, before);

@@ -68,14 +68,15 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
     }
     const bytes = await bodyOf(response);
     if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
-    const pods = podsIn(await decodeInThread(bytes));
+    let error = '';
+    const document = await decodeInThread(bytes, (problem) => (error = `${url}: ${problem}`));
     const manifests = vault.hold({ namespace: '', id: 'manifestURL' }, () =>
-      pods.map((value) => {
+      podsIn(document).map((value) => {
         const uid = uidOf(placeOf(opened), nodeName, value);
         return { file: url, uid, value: sealedPod(value, vault) };
       }),
     );
-    return { manifests, error: '' };
+    return { manifests, error };
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };
   }

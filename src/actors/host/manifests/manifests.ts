@@ -7,9 +7,10 @@
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; each emitted set is complete, with
  * unread files in their previous state, and differs from the one before; the first set has every file read; a pod that
- * names ConfigMaps or Secrets is published only with a fully read set; a path that could not be listed yet is not
- * reported as an empty set; a file that disappeared and came back between two scans is reported as gone, so that its
- * pod restarts as with the kubelet; nothing is emitted after the abort.
+ * names ConfigMaps or Secrets is published only with a fully read set; a path that could not be listed yet, or that is
+ * one file without good content, is not reported as an empty set (upstream does not mark such a source as seen); a file
+ * that disappeared and came back between two scans is reported as gone, so that its pod restarts as with the kubelet;
+ * nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/secrets.ts';
@@ -31,7 +32,7 @@ export const manifestPort =
   };
 
 interface Found extends Pick<Scan, 'manifests' | 'objects' | 'errors'> {
-  readonly isUnread?: true;
+  readonly isUnread: boolean;
 }
 
 class ManifestFollower {
@@ -104,7 +105,7 @@ class ManifestFollower {
         manifests: known.flatMap(({ manifest }) => manifest ?? []),
         objects: known.flatMap(({ object }) => object ?? []),
         errors: [{ file: this.#path, message } satisfies ManifestError],
-        ...(this.#isListed ? {} : { isUnread: true }),
+        isUnread: !this.#isListed,
       });
       return Number.POSITIVE_INFINITY;
     }
@@ -112,8 +113,8 @@ class ManifestFollower {
 
   #publishWhole(scan: Scan, returned: ReadonlySet<string>): number {
     if (returned.size > 0) this.#emit(without(scan, returned));
-    this.#emit(scan);
-    this.#isListed = true;
+    this.#isListed ||= !scan.isUnread;
+    this.#emit({ ...scan, isUnread: !this.#isListed });
     this.#files = scan.files;
     return scan.unfinishedForMs;
   }

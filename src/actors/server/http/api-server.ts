@@ -13,6 +13,8 @@ import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { messageOf } from '../../../kernel/thrown.ts';
+import { carrying } from '../../tracing/propagation.ts';
+import type { RequestSpan, TracedRequest } from '../../tracing/request-spans.ts';
 import type { Answer, ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import {
   firstHeader,
@@ -71,6 +73,8 @@ export interface ApiServerOptions {
   readonly onRequest?: (method: string, path: string) => void;
   /** Receives each request when its response or stream has ended. */
   readonly onAnswered?: (method: string, path: string, durationMs: number) => void;
+  /** Begins the span of an authorized request, if requests are traced; `route` is the endpoint's path. */
+  readonly traced?: (route: string, request: TracedRequest) => RequestSpan | null;
   readonly limits?: RequestLimits;
   /** Receives errors thrown by endpoints. */
   readonly onFailure?: (path: string, error: unknown) => void;
@@ -207,8 +211,20 @@ export class ApiServer {
     if (target?.kind !== 'resource') return await this.unrouted(request, reply);
     this.begin(request, reply);
     const refused = await this.options.gate(request.raw, endpoint);
-    const answer = refused ?? (await this.answered(endpoint, target, request, reply));
+    if (refused) return this.send(refused, request, reply);
+    const span = this.options.traced?.(endpoint.path, { ...target, method: sentMethod(request.raw), raw: request.raw });
+    if (span) this.whenEnded(request.raw, () => span.end(reply.raw.statusCode));
+    const answer = await carrying(span?.traceparent, () => this.answered(endpoint, target, request, reply));
     return this.send(answer, request, reply);
+  }
+
+  /** Adds to what is done when a request or its stream has ended. */
+  private whenEnded(request: IncomingMessage, then: () => void): void {
+    const before = this.ends.get(request);
+    this.ends.set(request, () => {
+      before?.();
+      then();
+    });
   }
 
   private answered(
@@ -258,9 +274,8 @@ export class ApiServer {
     // Upstream does not announce keep-alive, which is the default of HTTP/1.1.
     if (reply.raw.shouldKeepAlive && raw.httpVersion === '1.1') reply.raw.removeHeader('connection');
     onRequest?.(method, path);
-    const ended = () => onAnswered?.(method, path, reply.elapsedTime);
-    this.ends.set(raw, ended);
-    reply.raw.once('close', ended);
+    this.ends.set(raw, () => onAnswered?.(method, path, reply.elapsedTime));
+    reply.raw.once('close', () => this.ends.get(raw)?.());
   }
 
   /** Leaves the connection to the endpoint: its stream is in progress until the connection closes. */

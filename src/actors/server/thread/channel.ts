@@ -8,6 +8,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { OperationError, type PlainError, toPlainError } from '../../../kernel/json.ts';
+import { carrying, traceparent } from '../../tracing/propagation.ts';
 
 /** The common interface of a port and a worker. */
 export interface MessageEnd {
@@ -39,7 +40,13 @@ export interface AskOptions {
 }
 
 type Message =
-  | { readonly kind: 'question'; readonly id: number; readonly name: string; readonly input: unknown }
+  | {
+      readonly kind: 'question';
+      readonly id: number;
+      readonly name: string;
+      readonly input: unknown;
+      readonly traceparent?: string;
+    }
   | { readonly kind: 'answer'; readonly id: number; readonly output: unknown }
   | { readonly kind: 'error'; readonly id: number; readonly error: PlainError }
   | { readonly kind: 'item'; readonly id: number; readonly item: unknown }
@@ -104,7 +111,8 @@ export class Channel {
         signal?.removeEventListener('abort', cancel);
         return this.#outgoing.delete(id);
       };
-      this.#send({ kind: 'question', id, name, input });
+      const span = traceparent();
+      this.#send({ kind: 'question', id, name, input, ...(span === undefined ? {} : { traceparent: span }) });
       this.#outgoing.set(id, {
         resolve: (output) => settled() && resolve(output as Output),
         reject: (error) => settled() && reject(error),
@@ -168,7 +176,7 @@ export class Channel {
     this.#isAnswering = false;
   }
 
-  async #answer({ id, name, input }: Question, call: IncomingCall): Promise<void> {
+  async #answer({ id, name, input, traceparent: span }: Question, call: IncomingCall): Promise<void> {
     const emit = async (item: unknown): Promise<void> => {
       if (!this.#incoming.has(id)) return;
       this.#send({ kind: 'item', id, item });
@@ -177,7 +185,7 @@ export class Channel {
     try {
       const answer = this.#answers[name];
       if (!answer) throw new Error(`this thread has no answer to ${name}`);
-      const output = await answer(input as never, { signal: call.abort.signal, emit });
+      const output = await carrying(span, () => answer(input as never, { signal: call.abort.signal, emit }));
       this.#send({ kind: 'answer', id, output: output ?? null });
     } catch (error) {
       this.#send({ kind: 'error', id, error: toPlainError(error) });

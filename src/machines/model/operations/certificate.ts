@@ -34,6 +34,18 @@ export interface CertificateTemplate {
   readonly ipAddresses: readonly string[];
 }
 
+export interface FirstRequest {
+  /** `node-csr-…`: a digest of key, subject and usages, so that each start finds the same request. */
+  readonly name: string;
+  /** PEM in base64. */
+  readonly request: string;
+  readonly usages: readonly string[];
+  readonly key: SecretHandle;
+}
+
+/** The key of a first certificate that is not issued yet; upstream's name. */
+export const temporaryKey = (directory: string): string => `${directory}/kubelet-client.key.tmp`;
+
 export const certificateOperations = {
   /** The current pair; `null` without one. Files of the configuration are used until there is one. */
   'certificate.load': query<
@@ -43,14 +55,30 @@ export const certificateOperations = {
   /** A new ECDSA P-256 key and the request for its certificate: PEM in base64, as the API has it. */
   'certificate.request': once<CertificateTemplate, { readonly request: string; readonly key: SecretHandle }>(),
   /**
+   * The request for the first client certificate of a node. Its key is that of the current pair, or that of an earlier
+   * request (`kubelet-client.key.tmp`), or a new one, which is kept there.
+   */
+  'certificate.firstRequest': idempotent<
+    { readonly place: CertificatePlace; readonly template: CertificateTemplate },
+    FirstRequest
+  >(),
+  /** Why a request found in the cluster is not that of this node's key and name; empty if it is. PEM in base64. */
+  'certificate.checkRequest': query<
+    { readonly request: string; readonly found: string },
+    { readonly problem: string }
+  >(),
+  /**
    * A new key for a pod (`RSA3072`, `RSA4096`, `ECDSAP256`, `ECDSAP384`, `ECDSAP521`, `ED25519`) and an empty request
    * that proves its possession: DER in base64. The handle stands for the key as PKCS#8 in PEM. Fails for an unknown
    * type.
    */
   'certificate.podKey': once<{ readonly keyType: string }, { readonly request: string; readonly key: SecretHandle }>(),
-  /** Writes a pair into a file named by its time, and redirects the link to it. `certificate` is PEM in base64. */
+  /**
+   * Writes a pair into a file named by its time, and redirects the link to it. `certificate` is PEM in base64. A key
+   * that was kept in a file until then is removed there.
+   */
   'certificate.store': idempotent<
-    CertificatePlace & { readonly certificate: string; readonly key: SecretHandle },
+    CertificatePlace & { readonly certificate: string; readonly key: SecretHandle; readonly keyFile?: string },
     CertificateFacts
   >(),
   /**

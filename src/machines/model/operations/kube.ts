@@ -90,6 +90,8 @@ export const kubeOperations = {
   'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
   /** Closes the connections of every client: the next request dials again, with the current credentials. */
   'kube.closeConnections': idempotent<Record<string, never>, null>(),
+  /** Asks the server's `/healthz`, for at most a second. */
+  'kube.checkHealth': query<Pick<KubeTarget, 'client'>, null>(),
   'kube.get': query<KubeTarget, KubeObject>(),
   /** One page. `resourceVersion: '0'`: the server may answer from its cache; `continue`: the token of the next page. */
   'kube.list': query<

@@ -207,5 +207,12 @@ export const BEHAVIORS = [
       'As in the kubelet, it waits for half as long again as their grace period, such memory is free when a later ' +
       'container runs, such a pod is restarted in its cgroup, what is not ready is probed at least once for each sync of ' +
       'its pod, the status of a pod without a sandbox names no failure of an image, and these are compared.',
+    name: 'bootstrapAsKubelet',
+    before:
+      'Without rotation each start until the first client certificate was issued made another key and another request, ' +
+      'and ended if the API server did not answer or did not sign for a quarter of an hour.',
+    since:
+      'As in the kubelet, key and request are those of the earlier start, the server is waited for for a minute, and the ' +
+      'signature for an hour.',
   },
 ] as const;

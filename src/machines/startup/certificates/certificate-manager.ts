@@ -43,6 +43,7 @@ import {
   SIGNED_TIMEOUT_MS,
   setDeadline,
   storeRequest,
+  usagesOf,
   validUntil,
   verdictOf,
 } from './setup.ts';
@@ -209,7 +210,7 @@ const rotation = managerSetup.createStateConfig({
         src: 'kube.create',
         input: (args) => {
           const { signerName, request, purpose } = args.context;
-          return { ...csrOf(args), body: csrObject(signerName, request, purpose) };
+          return { ...csrOf(args), body: csrObject(signerName, request, usagesOf(purpose)) };
         },
         onDone: {
           target: 'awaitingSignature',

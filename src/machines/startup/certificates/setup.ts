@@ -228,19 +228,30 @@ export const nodeTemplate = (nodeName: string, names: CertificateNames): Certifi
   ipAddresses: [...new Set(names.ipAddresses)].toSorted(),
 });
 
-const csrTarget = (client: KubeTarget['client'], name?: string): KubeTarget => ({
+export const csrTarget = (client: KubeTarget['client'], name?: string): KubeTarget => ({
   client,
   apiVersion: 'certificates.k8s.io/v1',
   resource: 'certificatesigningrequests',
   ...(name === undefined ? {} : { name }),
 });
 
-/** The object of a request. Key encipherment is for RSA keys; these keys are of an elliptic curve. */
-export const csrObject = (signerName: string, request: string, purpose: CertificatePurpose): Json => ({
+/** Key encipherment is for RSA keys; the keys of the manager are of an elliptic curve. */
+export const usagesOf = (purpose: CertificatePurpose): readonly string[] => [
+  'digital signature',
+  purpose === 'client' ? 'client auth' : 'server auth',
+];
+
+/** The object of a request, with a name of the server's choice unless there is one. */
+export const csrObject = (
+  signerName: string,
+  request: string,
+  usages: readonly string[],
+  metadata: Json = { generateName: 'csr-' },
+): Json => ({
   apiVersion: 'certificates.k8s.io/v1',
   kind: 'CertificateSigningRequest',
-  metadata: { generateName: 'csr-' },
-  spec: { request, signerName, usages: ['digital signature', purpose === 'client' ? 'client auth' : 'server auth'] },
+  metadata,
+  spec: { request, signerName, usages },
 });
 
 /** The state of a request. `certificate` is PEM in base64. */

@@ -6,7 +6,7 @@
  * Owns: nothing after it has answered.
  * Hears: only the answers of its operations.
  * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
- *   `clientCertificate` (the certificate manager) requests the first certificate.
+ *   `bootstrap` requests the first certificate; before `bootstrapAsKubelet`, `clientCertificate` (the manager) did.
  * Answers: the mode, or upstream's error why there are no clients.
  * Invariants:
  *   B1 an empty `--kubeconfig` never touches the network.
@@ -18,6 +18,7 @@
 import { assign, errorOf, line, outputOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../model/operations/certificate.ts';
 import { CLIENT_REFUSED, type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
+import { bootstrapMachine } from '../certificates/bootstrap.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { type CertificateManagerInput, CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/setup.ts';
 import type { Answer, KubeClients } from '../context/types.ts';
@@ -36,6 +37,8 @@ export interface ClientBuilderInput {
   readonly eventBurst: number;
   readonly nodeStatusUpdateFrequencyMs: number;
   readonly nodeLeaseDurationSeconds: number;
+  /** A bootstrap without rotation goes on with the request of an earlier start. */
+  readonly bootstrapsAsKubelet?: true;
 }
 
 interface ClientBuilderContext extends ClientBuilderInput {
@@ -89,6 +92,7 @@ const s = setup({
     ...pick(kubeOperations, 'kube.connect'),
     ...pick(certificateOperations, 'certificate.checkKubeconfig', 'certificate.writeKubeconfig'),
     clientCertificate: certificateManagerMachine,
+    bootstrap: bootstrapMachine,
   },
   guards: {
     isStandalone: ({ context }) => isStandalone(context),
@@ -106,6 +110,15 @@ const refuse = (prefix: string) =>
       return code === CLIENT_REFUSED ? message : `${prefix}${message}`;
     },
   });
+
+const noteRefusal = s.assign({
+  refusal: ({ event }) => {
+    const answer = outputOf<Answer<unknown>>(event);
+    return answer.ok ? '' : answer.message;
+  },
+});
+
+const BOOTSTRAPPING = 'Using bootstrap kubeconfig to generate TLS client cert, key and kubeconfig file';
 
 const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): string | [string, { path: string }] =>
   rotateCertificates
@@ -170,23 +183,41 @@ export const clientBuilderMachine = s.createMachine({
         id: 'connectBootstrap',
         src: 'kube.connect',
         input: ({ context }) => kubeSettings(context, 'bootstrap'),
-        onDone: [{ guard: 'rotates', target: 'writingKubeconfig' }, { target: 'bootstrapping' }],
+        onDone: [
+          { guard: 'rotates', target: 'writingKubeconfig' },
+          { guard: ({ context }) => context.bootstrapsAsKubelet === true, target: 'requesting' },
+          { target: 'bootstrapping' },
+        ],
         onError: { target: 'refused', actions: refuse('unable to load bootstrap kubeconfig: ') },
+      },
+    },
+    requesting: {
+      meta: { waitsFor: 'the cluster to sign the first client certificate' },
+      entry: line('info', BOOTSTRAPPING),
+      invoke: {
+        id: 'bootstrap',
+        src: 'bootstrap',
+        input: ({ context }) => {
+          const { certDir, nodeName } = context;
+          return { certDir, template: nodeTemplate(nodeName, { dnsNames: [], ipAddresses: [] }) };
+        },
+        onDone: [
+          { guard: ({ event }) => event.output.ok, target: 'writingKubeconfig' },
+          { target: 'refused', actions: noteRefusal },
+        ],
+        onError: { target: 'refused', actions: refuse('') },
       },
     },
     bootstrapping: {
       meta: { waitsFor: 'the cluster to sign the first client certificate' },
-      entry: line('info', 'Using bootstrap kubeconfig to generate TLS client cert, key and kubeconfig file'),
+      entry: line('info', BOOTSTRAPPING),
       invoke: {
         id: 'clientCertificate',
         src: 'clientCertificate',
         input: ({ context }) => clientCertificateInput(context, true),
         onDone: [
           { guard: ({ event }) => event.output.ok, target: 'writingKubeconfig' },
-          {
-            target: 'refused',
-            actions: assign({ refusal: ({ event }) => (event.output.ok ? '' : event.output.message) }),
-          },
+          { target: 'refused', actions: noteRefusal },
         ],
         onError: { target: 'refused', actions: refuse('') },
       },

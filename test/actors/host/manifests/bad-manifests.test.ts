@@ -37,7 +37,6 @@ const BAD: ReadonlyArray<readonly [file: string, content: string | Uint8Array, s
     'kind "Service" of apiVersion "v1" is not a Pod of v1',
   ],
   ['06-text.yaml', 'hello', 'the document is not a map of fields'],
-  ['07-twice.yaml', `${pod('twice')}kind: Pod\n`, 'Map keys must be unique at line 9'],
   ['08-slash.yaml', pod('a/b'), 'metadata.name: Invalid value: "a/b-node1"'],
   ['08-up.yaml', pod('"../../etc"'), 'metadata.name: Invalid value: "../../etc-node1"'],
   ['08-nul.yaml', pod('"a\\0b"'), String.raw`metadata.name: Invalid value: "a\x00b-node1"`],
@@ -73,6 +72,7 @@ const BAD: ReadonlyArray<readonly [file: string, content: string | Uint8Array, s
 const GOOD: ReadonlyArray<readonly [file: string, content: string, name: string]> = [
   ['00-good.yaml', pod('good'), 'good-node1'],
   ['00-uid.yaml', pod('first', '', '  uid: taken\n'), 'first-node1'],
+  ['07-twice.yaml', `${pod('twice')}kind: Pod\n`, 'twice-node1'],
   ['16-bom-crlf.yaml', `\uFEFF${pod('crlf').replaceAll('\n', '\r\n')}`, 'crlf-node1'],
   ['17-tiny.yaml', withContainer('tiny', 'resources: {limits: {cpu: 0.1m}}'), 'tiny-node1'],
   [
@@ -119,7 +119,15 @@ it('every bad file has its message, and every good pod is there', async () => {
     expect(messages.get(path), file).toContain(says);
     expect(messages.get(path), file).toContain(path);
   }
-  const odd = ['11-dangling.yaml', '11-device.yaml', '11-fifo.yaml', '11-folder.yaml', '11-socket.yaml'];
+  expect(messages.get(join(folder, '07-twice.yaml'))).toContain('Map keys must be unique at line 9');
+  const odd = [
+    '07-twice.yaml',
+    '11-dangling.yaml',
+    '11-device.yaml',
+    '11-fifo.yaml',
+    '11-folder.yaml',
+    '11-socket.yaml',
+  ];
   expect([...messages.keys()].sort()).toEqual(
     [...BAD.map(([file]) => file), ...odd].map((file) => join(folder, file)).sort(),
   );

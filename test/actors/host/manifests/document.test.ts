@@ -33,6 +33,8 @@ it.each([
   ['a number that overflows is text', 'a: 1e400\nb: .inf', { a: '1e400', b: '.inf' }],
   ['nothing at all is null', '', null],
   ['a comment is nothing', '# x\n', null],
+  ['an unknown tag is nothing', 'a: !foo 1\nb: !foo {c: !bar [d]}', { a: '1', b: { c: ['d'] } }],
+  ['binary is text', 'a: !!binary aGVsbG8=', { a: 'hello' }],
 ])('%s', (_title, text, value) => {
   expect(decode(text)).toEqual(value);
 });
@@ -66,11 +68,17 @@ it.each([
   ['deep nesting', `${'['.repeat(102)}${']'.repeat(102)}`, 'nested deeper than 100 levels'],
   ['nesting that ends the stack of the parser', '['.repeat(200_000), 'nested deeper than 100 levels'],
   ['a control character', 'a: b\nc: d\0e', 'control characters are not allowed: U+0000 at line 2'],
-  ['an unknown tag', 'a: !foo 1', 'Unresolved tag: !foo at line 1, column 4'],
   ['a list as a key', '? [a]\n: 1', 'a key must be text'],
   ['null as a key', '~: 1', 'a key must not be null'],
 ])('refuses %s', (_title, text, message) => {
   expect(() => decode(text)).toThrow(message);
+});
+
+it('reports a duplicate key, the last of which counts, to those who take the report', () => {
+  const problems: string[] = [];
+  const text = new TextEncoder().encode('a: 1\nb: {c: 1, c: 2}\na: 3');
+  expect(decodeDocument(text, (problem) => problems.push(problem))).toEqual({ a: 3, b: { c: 2 } });
+  expect(problems).toEqual(['Map keys must be unique at line 3, column 1; the last one counts']);
 });
 
 it('refuses bytes that are not UTF-8', () => {

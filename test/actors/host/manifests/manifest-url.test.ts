@@ -140,6 +140,14 @@ describe('host.watchManifestUrl', () => {
     });
   });
 
+  it('takes the last of two equal keys, and tells of them', async () => {
+    answer = (_, response) => response.end('apiVersion: v1\nkind: Pod\nmetadata: {name: a, name: b}\n');
+    follow();
+    await until(() => fetched.length === 1);
+    expect(fetched[0]!.manifests).toMatchObject([{ value: { metadata: { name: 'b' } } }]);
+    expect(fetched[0]!.error).toContain('Map keys must be unique at line 3');
+  });
+
   it('keeps the names of prototypes as names', async () => {
     const text =
       '{"kind":"Pod","__proto__":{"spec":{"hostPID":true}},"metadata":{"__proto__":{"name":"b"},"name":"a"}}';

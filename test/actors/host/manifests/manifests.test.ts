@@ -149,6 +149,29 @@ it('a folder that could not be listed yet is no empty folder', async () => {
   expect(found.errors).toEqual([]);
 });
 
+it('one file that is broken at the start says nothing of the pods until its content is good', async () => {
+  const folder = await manifestFolder();
+  const file = putOld(folder, 'only.yaml', 'kind: Pod\nspec: [');
+  const stream = follow(file);
+  const first = await stream.until(() => true);
+  expect(first).toMatchObject({ manifests: [], isUnread: true, errors: [{ file }] });
+  put(folder, 'only.yaml', pod('a'));
+  const good = await stream.until((item) => item.manifests.length === 1);
+  expect(good.isUnread).toBeUndefined();
+  put(folder, 'only.yaml', 'kind: Pod\nspec: [');
+  const broken = await stream.until((item) => item !== first && item.errors.length > 0);
+  expect(names(broken)).toEqual(['only.yaml']);
+  expect(broken.isUnread).toBeUndefined();
+});
+
+it('one file that is not there is a source without pods, and is seen when it comes', async () => {
+  const file = join(await manifestFolder(), 'later.yaml');
+  const stream = follow(file);
+  expect((await stream.until(() => true)).isUnread).toBeUndefined();
+  writeFileSync(file, pod('a'));
+  expect(names(await stream.until((item) => item.manifests.length === 1))).toEqual(['later.yaml']);
+});
+
 it('nothing is said after the abort, and the port ends', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
@@ -174,7 +197,6 @@ it.each<[string, string | Uint8Array, string]>([
     'Excessive alias count',
   ],
   ['5 many documents', `${pod('x')}---\n${pod('y')}`, 'the file holds 2 documents'],
-  ['7 duplicate keys', `${pod('x')}kind: Pod\n`, 'Map keys must be unique at line 9'],
   ['16 UTF-16', Buffer.from(`\uFEFF${pod('x')}`, 'utf16le'), 'not UTF-8'],
   ['16 Latin-1', Buffer.from(`${pod('x')}# caf\xe9`, 'latin1'), 'not UTF-8'],
   ['8 NUL', pod('a\0b'), 'control characters are not allowed: U+0000 at line 4'],
@@ -186,6 +208,16 @@ it.each<[string, string | Uint8Array, string]>([
   const found = await stream.until(reports(bad, message));
   expect(names(found)).toEqual(['good.yaml']);
   expect(errorOf(found, bad)).toContain(`Can't process manifest file "${bad}"`);
+});
+
+it('7 of duplicate keys the last one counts, and the file is told of', async () => {
+  const folder = await manifestFolder();
+  const file = putOld(folder, 'twice.yaml', `${pod('x')}    image: other\n`);
+  const found = await follow(folder).until(() => true);
+  expect(found.manifests).toMatchObject([{ value: { spec: { containers: [{ image: 'other' }] } } }]);
+  expect(found.errors).toEqual([
+    { file, message: `Manifest file "${file}": Map keys must be unique at line 9, column 5; the last one counts` },
+  ]);
 });
 
 it('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {

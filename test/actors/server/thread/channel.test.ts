@@ -2,6 +2,7 @@
 import { MessageChannel } from 'node:worker_threads';
 import { expect, it, onTestFinished } from 'vitest';
 import { type Answers, Channel } from '../../../../src/actors/server/thread/channel.ts';
+import { carrying, traceparent } from '../../../../src/actors/tracing/propagation.ts';
 import { OperationError } from '../../../../src/kernel/json.ts';
 
 /** Both ends; the far one answers. */
@@ -44,6 +45,12 @@ it('an error keeps its code, and a request without an answer is an error', async
   await expect(near.ask('other', null)).rejects.toThrow('this thread has no answer to other');
   await expect(near.ask('unsendable', null)).rejects.toThrow(/could not be cloned/);
   await expect(near.ask('fail', () => {})).rejects.toThrow(/could not be cloned/);
+});
+
+it('what is done for a question belongs to the span of the one who asks', async () => {
+  const { near } = pair({ span: async () => traceparent() ?? 'none' });
+  expect(await carrying('header', () => near.ask('span', null))).toBe('header');
+  expect(await near.ask('span', null)).toBe('none');
 });
 
 it('items come in their order, and a side that takes slowly holds up the one that sends', async () => {

@@ -189,6 +189,27 @@ describe('the client builder', () => {
       expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: false }));
     });
 
+    it('goes on with what an earlier start asked for when it will not rotate', () => {
+      const world = run(
+        { ...bootstrap, rotateCertificates: false, bootstrapsAsKubelet: true },
+        {
+          'certificate.checkKubeconfig': lacksKubeconfig,
+          'certificate.firstRequest': ok({
+            name: 'node-csr-x',
+            request: 'UEVN',
+            usages: [],
+            key: { $secret: '', len: 1 },
+          }),
+          'kube.connect': connects,
+          'kube.checkHealth': ok(null),
+          'kube.create': fail('Unauthorized', 'Unauthorized'),
+        },
+      );
+      expect(world.asked().slice(2)).toEqual(['certificate.firstRequest', 'kube.checkHealth', 'kube.create']);
+      expect(sent(world)).toMatchObject(refused('cannot create certificate signing request: Unauthorized'));
+      expect(world.divergence()).toBeNull();
+    });
+
     it('ends when the first certificate is refused and it will not rotate', () => {
       const world = run(
         { ...bootstrap, rotateCertificates: false },
