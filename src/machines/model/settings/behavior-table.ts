@@ -193,9 +193,13 @@ export const BEHAVIORS = [
     since:
       'Such volumes are attached and mounted, as by the kubelet; with `enableControllerAttachDetach: false` without the ' +
       'controller of the cluster, which CSI drivers cannot do without.',
+  },
+  {
     name: 'longListsInPages',
     before: 'A list of pods that is longer than an answer may be was asked for again and again in the same way.',
     since: 'It is asked for in pages of 25 pods.',
+  },
+  {
     name: 'podDetailsAsKubelet',
     before:
       'A critical pod was admitted when the pods that it displaces had ended, or after a minute. Memory of NUMA nodes ' +
@@ -207,6 +211,8 @@ export const BEHAVIORS = [
       'As in the kubelet, it waits for half as long again as their grace period, such memory is free when a later ' +
       'container runs, such a pod is restarted in its cgroup, what is not ready is probed at least once for each sync of ' +
       'its pod, the status of a pod without a sandbox names no failure of an image, and these are compared.',
+  },
+  {
     name: 'bootstrapAsKubelet',
     before:
       'Without rotation each start until the first client certificate was issued made another key and another request, ' +
