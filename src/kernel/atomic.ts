@@ -8,7 +8,6 @@
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
 import { enforceTime } from './clock.ts';
 import { memberOf, toPlainError } from './json.ts';
-import { quickenActions } from './quick-actions.ts';
 import { isMachine, stateNodesOf, statesBelow } from './steps.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
@@ -21,7 +20,6 @@ const wrapped = new WeakSet<AnyStateMachine>();
 export function makeAtomic(machine: AnyStateMachine): void {
   if (wrapped.has(machine)) return;
   wrapped.add(machine);
-  quickenActions(machine);
   const transition = machine.transition.bind(machine) as Transition;
   const isUnhandled = unhandledBy(machine);
   (machine as { transition: unknown }).transition = (
