@@ -185,4 +185,9 @@ export const BEHAVIORS = [
       'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
       'the first line, and these mistakes are reported.',
   },
+  {
+    name: 'specsAsKubelet',
+    before: 'After a restart of the machine a pod started with its devices, even if their plugin was not registered.',
+    since: 'As in the kubelet, it is rejected with `UnexpectedAdmissionError`.',
+  },
 ] as const;
