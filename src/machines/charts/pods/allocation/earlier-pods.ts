@@ -76,7 +76,10 @@ export function checkRecalled(work: Work, wanted: AllocationRequest): void {
  * Why a pod that the runtime no longer runs cannot have its devices again; `null` if it can. After a restart of the
  * machine its plugins may be missing. A pod that only the agent left keeps its devices without them.
  */
-function devicesLacking({ args: { context }, state }: Work, { request, ...wanted }: AllocationRequest): Rejection | null {
+function devicesLacking(
+  { args: { context }, state }: Work,
+  { request, ...wanted }: AllocationRequest,
+): Rejection | null {
   const isRunning = wanted.isAnew !== true && wanted.isStopped !== true;
   if (isRunning || !hasBehavior(context.settings, 'specsAsKubelet')) return null;
   return unusableDevices(state.grants[request.uid]?.devices ?? {}, context.devices);
