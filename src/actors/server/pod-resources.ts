@@ -2,8 +2,8 @@
  * `server.serveLocal` for pod resources: the machine's resources of each container, for agents that monitor devices.
  *
  * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are reported under the static policies of
- * their managers, devices under their plugins. Questions about pods wait until these are known: an agent must not take an
- * empty list during the start for free resources. Upstream: pkg/kubelet/apis/podresources.
+ * their managers, devices under their plugins. Questions about pods wait until these are known: an agent must not take
+ * an empty list during the start for free resources. Upstream: pkg/kubelet/apis/podresources.
  */
 
 import { chmod, mkdir, rm } from 'node:fs/promises';
