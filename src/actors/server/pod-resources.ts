@@ -103,19 +103,21 @@ async function podsKnown(view: View, signal: AbortSignal): Promise<void> {
   while (!isKnown() && !signal.aborted && performance.now() < untilMs) await pause(PODS_PERIOD_MS, signal);
 }
 
-type Unary<Request> = (
-  call: grpc.ServerUnaryCall<Request, unknown>,
-  done: grpc.sendUnaryData<unknown>,
-) => void | Promise<void>;
+type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
+
+/** A failure is an answer, too. */
+const unary =
+  <Request>(handle: (...call: Parameters<Unary<Request>>) => Promise<void>): Unary<Request> =>
+  (asked, done) =>
+    void handle(asked, done);
 
 function methods(
   { view, seen }: PodResourcesOptions,
   { listsEndedPods = false }: LocalSocket['settings'],
   { limit, podsKnown }: Gate,
 ): grpc.UntypedServiceImplementation {
-  const limited =
-    <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
-    async (asked, done) => {
+  const limited = <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
+    unary(async (asked, done) => {
       if (!limit.takeNow()) return done(LIMITED);
       seen.asked(method);
       try {
@@ -125,7 +127,7 @@ function methods(
         seen.failed(method);
         done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
       }
-    };
+    });
   const isListed = (each: NodePod): boolean => isWanted(each) && (listsEndedPods || isActive(each));
   const inView = (pod: NodePod): PodResources => resourcesOf(view, pod);
   return {
@@ -155,7 +157,7 @@ function olderMethods(
       devices: givenTo(view, uid, each.name).devices,
     })),
   });
-  const list: Unary<object> = async (_, done) => {
+  const list = unary<object>(async (_, done) => {
     if (!limit.takeNow()) return done(LIMITED);
     seen.askedOlder();
     try {
@@ -164,7 +166,7 @@ function olderMethods(
     } catch (error) {
       done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
     }
-  };
+  });
   return { List: list };
 }
 
