@@ -2,7 +2,8 @@
  * `server.serveLocal` for pod resources: the machine's resources of each container, for agents that monitor devices.
  *
  * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are reported under the static policies of
- * their managers, devices under their plugins. Upstream: pkg/kubelet/apis/podresources.
+ * their managers, devices under their plugins. Questions about pods wait until these are known: an agent must not take
+ * an empty list during the start for free resources. Upstream: pkg/kubelet/apis/podresources.
  */
 
 import { chmod, mkdir, rm } from 'node:fs/promises';
@@ -22,7 +23,7 @@ import { cpuIds } from '../../machines/model/values/cpu-set.ts';
 import { valueIn } from '../../machines/model/values/tables.ts';
 import { Contract } from '../contract.ts';
 import { serveSocket } from '../grpc-socket.ts';
-import { aborted } from '../pause.ts';
+import { aborted, pause } from '../pause.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
@@ -36,6 +37,9 @@ const BURST = 10;
 /** The limit of parallel calls of one connection; an agent makes one at a time. Further calls wait in the agent. */
 const CALLS_MAX = 4;
 const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
+/** How long a question waits for the pods of all sources. Agents wait ten seconds for an answer. */
+const PODS_AWAITED_MS = 5_000;
+const PODS_PERIOD_MS = 50;
 const OWNER_ONLY = 0o600;
 /** The mode that the start gives the folder, which it may be creating at the same time. */
 const FOLDER_MODE = 0o750;
@@ -58,8 +62,9 @@ export async function servePodResources(
   const { path } = call.input;
   const server = new grpc.Server({ 'grpc.max_concurrent_streams': CALLS_MAX });
   const limit = new TokenBucket(QPS, BURST);
-  server.addService(serviceDefinition('v1'), methods(options, call.input.settings, limit));
-  server.addService(serviceDefinition('v1alpha1'), olderMethods(options, limit));
+  const gate = { limit, podsKnown: () => podsKnown(options.view, call.signal) };
+  server.addService(serviceDefinition('v1'), methods(options, call.input.settings, gate));
+  server.addService(serviceDefinition('v1alpha1'), olderMethods(options, gate));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
   const close = await serveSocket(server, path);
@@ -77,25 +82,52 @@ export async function servePodResources(
 const serviceDefinition = (version: Version): grpc.ServiceDefinition =>
   new Contract([`podresources/${version}/api.proto`]).service(`${version}.PodResourcesLister`);
 
+/** What a question passes before its answer. */
+interface Gate {
+  readonly limit: TokenBucket;
+  readonly podsKnown: () => Promise<void>;
+}
+
+/** The used part of the sync loop's context. */
+interface SyncLoopState {
+  readonly sources: Readonly<Record<string, readonly string[] | null>>;
+}
+
+/** Waits until each source of pods has published, or as long as an agent can wait. */
+async function podsKnown(view: View, signal: AbortSignal): Promise<void> {
+  const isKnown = (): boolean => {
+    const [syncLoop] = view.contexts<SyncLoopState>(SYNC_LOOP);
+    return syncLoop !== undefined && !Object.values(syncLoop.sources).includes(null);
+  };
+  const untilMs = performance.now() + PODS_AWAITED_MS;
+  while (!isKnown() && !signal.aborted && performance.now() < untilMs) await pause(PODS_PERIOD_MS, signal);
+}
+
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
+
+/** A failure is an answer, too. */
+const unary =
+  <Request>(handle: (...call: Parameters<Unary<Request>>) => Promise<void>): Unary<Request> =>
+  (asked, done) =>
+    void handle(asked, done);
 
 function methods(
   { view, seen }: PodResourcesOptions,
   { listsEndedPods = false }: LocalSocket['settings'],
-  limit: TokenBucket,
+  { limit, podsKnown }: Gate,
 ): grpc.UntypedServiceImplementation {
-  const limited =
-    <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
-    (asked, done) => {
+  const limited = <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
+    unary(async (asked, done) => {
       if (!limit.takeNow()) return done(LIMITED);
       seen.asked(method);
       try {
+        if (method !== 'GetAllocatableResources') await podsKnown();
         done(null, answer(asked.request));
       } catch (error) {
         seen.failed(method);
         done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
       }
-    };
+    });
   const isListed = (each: NodePod): boolean => isWanted(each) && (listsEndedPods || isActive(each));
   const inView = (pod: NodePod): PodResources => resourcesOf(view, pod);
   return {
@@ -113,7 +145,10 @@ function methods(
 }
 
 /** The methods of v1alpha1, which lists only devices of containers, and ended pods as well. */
-function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): grpc.UntypedServiceImplementation {
+function olderMethods(
+  { view, seen }: PodResourcesOptions,
+  { limit, podsKnown }: Gate,
+): grpc.UntypedServiceImplementation {
   const inView = ({ uid, name, namespace, pod }: NodePod): object => ({
     name,
     namespace,
@@ -122,11 +157,16 @@ function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): 
       devices: givenTo(view, uid, each.name).devices,
     })),
   });
-  const list: Unary<object> = (_, done) => {
+  const list = unary<object>(async (_, done) => {
     if (!limit.takeNow()) return done(LIMITED);
     seen.askedOlder();
-    done(null, { pod_resources: view.pods().filter(isWanted).map(inView) });
-  };
+    try {
+      await podsKnown();
+      done(null, { pod_resources: view.pods().filter(isWanted).map(inView) });
+    } catch (error) {
+      done({ code: grpc.status.UNKNOWN, details: messageOf(error) });
+    }
+  });
   return { List: list };
 }
 
@@ -170,6 +210,7 @@ function dynamicResources(
 }
 
 const ALLOCATION = 'kubelet/allocation';
+const SYNC_LOOP = 'kubelet/syncLoop';
 
 /** The used part of the allocation manager's context. */
 interface AllocationState {

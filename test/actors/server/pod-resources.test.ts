@@ -52,13 +52,15 @@ interface Question {
   readonly method?: string;
   readonly request?: object;
   readonly pods?: readonly object[];
+  /** By source of pods, at each look at the sync loop. */
+  readonly sources?: () => object;
 }
 
 const ENDED_TOO = [podIn('a', 'Running'), podIn('b', 'Succeeded')];
 
 async function asked(
   settings: object,
-  { version = 'v1', method = 'List', request = {}, pods = ENDED_TOO }: Question = {},
+  { version = 'v1', method = 'List', request = {}, pods = ENDED_TOO, sources = () => ({ api: [] }) }: Question = {},
 ): Promise<unknown> {
   const path = join(folder, 'agents.sock');
   const ended = new AbortController();
@@ -70,7 +72,9 @@ async function asked(
       view: {
         pods: () => pods as never,
         allocatableCpus: () => [],
-        contexts: <Context>() => [ALLOCATION as Context],
+        contexts: <Context>(prefix: string) => [
+          (prefix === 'kubelet/syncLoop' ? { sources: sources() } : ALLOCATION) as Context,
+        ],
       },
       seen: new PodResourcesMetrics(new Registry()),
     },
@@ -139,4 +143,27 @@ it('of pods of one name, an agent is told of the one that its source has', async
   await expect(asked({}, { method: 'Get', request, pods: [dying] })).rejects.toThrow(
     'pod a in namespace default not found',
   );
+});
+
+it.each(['v1', 'v1alpha1'] as const)(
+  'of %s an answer about pods waits until each source has published',
+  async (version) => {
+    const pods: object[] = [];
+    let looks = 0;
+    const sources = (): object => {
+      looks += 1;
+      if (looks < 3) return { file: [], api: null };
+      if (pods.length === 0) pods.push(podIn('a', 'Running'));
+      return { file: [], api: ['a'] };
+    };
+    expect(((await asked({}, { version, pods, sources })) as Listed).podResources).toHaveLength(1);
+    expect(looks).toBe(3);
+  },
+);
+
+it('an answer about the resources of the node does not wait for pods', async () => {
+  const sources = (): never => {
+    throw new Error('nobody looks at the pods');
+  };
+  expect(await asked({}, { method: 'GetAllocatableResources', sources })).toMatchObject({ devices: expect.any(Array) });
 });

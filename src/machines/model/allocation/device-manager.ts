@@ -39,6 +39,9 @@ export const unexpected = (error: string): Rejection => ({
   message: `Allocate failed due to ${error}, which is unexpected`,
 });
 
+const noHealthyDevices = (resource: string): string =>
+  `no healthy devices present; cannot allocate unhealthy devices ${resource}`;
+
 const failed = (error: string): { readonly rejection: Rejection } => ({ rejection: unexpected(error) });
 
 interface DeviceRequest {
@@ -95,7 +98,7 @@ function choose(inventory: DeviceInventory, { given }: DeviceProgress, choice: C
   if (offer === undefined) return failed(`cannot allocate unregistered device ${resource}`);
   const healthy = healthyIds(offer);
   if (healthy.length === 0) {
-    return failed(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
+    return failed(noHealthyDevices(resource));
   }
   const again = before.slice(0, count);
   if (again.length === count) return { ids: again };
@@ -208,6 +211,19 @@ export const withAnswer = (
   ...answers,
   [JSON.stringify(question)]: ids,
 });
+
+/** The rejection of a pod whose devices are not offered now, or are unhealthy; `null` if it can start with them. */
+export function unusableDevices(holdings: DeviceHoldings, devices: Devices): Rejection | null {
+  for (const [resource, holding] of Object.values(holdings).flatMap((resources) => Object.entries(resources))) {
+    const healthy = new Set(healthyIds(valueIn(devices, resource) ?? NO_OFFER));
+    if (healthy.size === 0) return unexpected(noHealthyDevices(resource));
+    if (idsOf(holding).some((id) => !healthy.has(id))) {
+      const what = 'previously allocated devices are no longer healthy';
+      return unexpected(`${what}; cannot allocate unhealthy devices ${resource}`);
+    }
+  }
+  return null;
+}
 
 /** Containers and resources whose devices are chosen, but not yet allocated by their plugin. */
 export const callsWithoutAnswer = (holdings: DeviceHoldings) =>

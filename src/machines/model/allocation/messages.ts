@@ -32,6 +32,8 @@ export type AllocationMessage =
       readonly allocation: Allocation;
       /** The runtime has nothing of the pod: it runs from the beginning, even if it had ended before. */
       readonly isAnew: boolean;
+      /** The runtime has only stopped sandboxes of the pod, as after a restart of the machine. */
+      readonly isStopped?: true;
       /**
        * The resources that another kubelet granted to the pod, if they differ from its requests: it is admitted with
        * them.

@@ -220,5 +220,8 @@ export const BEHAVIORS = [
     since:
       'As in the kubelet, key and request are those of the earlier start, the server is waited for for a minute, and the ' +
       'signature for an hour.',
+    name: 'specsAsKubelet',
+    before: 'After a restart of the machine a pod started with its devices, even if their plugin was not registered.',
+    since: 'As in the kubelet, it is rejected with `UnexpectedAdmissionError`.',
   },
 ] as const;

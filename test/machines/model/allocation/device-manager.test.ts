@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';
-import { deviceHints, withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
+import { deviceHints, unusableDevices, withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
 import { type Devices, deviceHealth, deviceSetup } from '../../../../src/machines/model/allocation/device-state.ts';
 import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign, type DeviceKnowledge } from '../../../../src/machines/model/allocation/resource-assignment.ts';
@@ -54,6 +54,25 @@ const refused = (cause: string) => ({
 });
 
 const FOUR = offer(['a', 'b', 'c', 'd'].map((id) => device(id)));
+
+describe('a pod that starts again with its devices', () => {
+  const IMPOSSIBLE = 'cannot allocate unhealthy devices example.com/gpu';
+  const noHealthy = refused(`no healthy devices present; ${IMPOSSIBLE}`).rejection;
+  it.each<[string, DeviceHoldings, Devices, unknown]>([
+    ['may, while they are healthy', held('a', 'b'), FOUR, null],
+    ['may, without any', { x: {} }, {}, null],
+    ['may not, while their resource is unknown', held('a'), {}, noHealthy],
+    ['may not, while no plugin offers them', held('a'), { [GPU]: { devices: [], prefers: false } }, noHealthy],
+    [
+      'may not, when one is not healthy',
+      held('a', 'b'),
+      offer([device('a'), device('b', null, false)]),
+      refused(`previously allocated devices are no longer healthy; ${IMPOSSIBLE}`).rejection,
+    ],
+  ])('%s', (_what, holdings, devices, rejection) => {
+    expect(unusableDevices(holdings, devices)).toEqual(rejection);
+  });
+});
 
 describe('a container gets', () => {
   it.each<[string, Devices, number, DeviceHoldings[], unknown]>([

@@ -32,6 +32,8 @@ export interface AllocationInput {
 export interface AllocationRequest {
   readonly request: AdmissionRequest;
   readonly allocation: Allocation;
+  readonly isAnew?: boolean;
+  readonly isStopped?: true;
 }
 
 export interface Waiting extends AllocationRequest {

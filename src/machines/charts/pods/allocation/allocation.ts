@@ -11,8 +11,9 @@
  * Sends: pods its answers, through `pods` those for all pods; `softState` grants and rejections; `containerManager` the
  *   sums by QoS class; `containerManager` and `deviceManager` the exclusive resources of containers.
  * Invariants:
- *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs; a
- *      rejected pod stays rejected. A static pod is admitted again after a shutdown, and after it ended.
+ *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs, or it
+ *      starts again and its devices cannot be used; a rejected pod stays rejected. A static pod is admitted again
+ *      after a shutdown, and after it ended.
  *   A2 the sum of all grants never exceeds the node's allocatable resources, except that admitted pods stay admitted
  *      when these resources shrink, and that a pod which takes too long to end is not counted with what displaces it.
  *   A3 a pod that preempts others is admitted only when these have ended, or took too long to end: half as

@@ -1,10 +1,13 @@
 /** Pods that an earlier agent or another kubelet admitted: the resources that they hold, and their evaluation. */
 import { to } from '../../../../kernel/xstate.ts';
+import { unusableDevices } from '../../../model/allocation/device-manager.ts';
 import type { PodsWanted } from '../../../model/allocation/messages.ts';
 import { checkPredicates } from '../../../model/allocation/predicates.ts';
+import type { AdmissionRequest, Rejection } from '../../../model/allocation/request.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pickBy, pickKeys } from '../../../model/values/tables.ts';
 import {
   type AllocationRequest,
@@ -52,20 +55,41 @@ export const takeOverHoldings = updating(({ args, state }) => {
 
 /**
  * Evaluates a pod again that an earlier agent admitted. As upstream, it stays admitted even if resources are short, and
- * is rejected only if the Node lacks labels that it needs.
+ * is rejected only if the Node lacks labels that it needs, or if its devices cannot be used when it starts again.
  */
 export function checkRecalled(work: Work, wanted: AllocationRequest): void {
-  const { context, enqueue } = work.args;
+  const { context } = work.args;
   const { request } = wanted;
   const { uid } = request;
   if (!work.state.recalled.includes(uid)) return;
+  const lack = devicesLacking(work, wanted);
+  if (lack !== null) return rejectRecalled(work, request, lack);
   const isEarly = !context.isNodeKnown && !request.rules.isStatic;
   work.state.unjudged = isEarly ? { ...work.state.unjudged, [uid]: wanted } : without(work.state.unjudged, uid);
   if (isEarly) return;
   work.state.recalled = work.state.recalled.filter((each) => each !== uid);
   const { mismatch } = checkPredicates(request, viewOf(context), []);
-  if (mismatch?.reason !== 'NodeAffinity') return;
-  const { reason, message } = mismatch;
+  if (mismatch?.reason === 'NodeAffinity') rejectRecalled(work, request, mismatch);
+}
+
+/**
+ * Why a pod that the runtime no longer runs cannot have its devices again; `null` if it can. After a restart of the
+ * machine its plugins may be missing. A pod that only the agent left keeps its devices without them.
+ */
+function devicesLacking(
+  { args: { context }, state }: Work,
+  { request, ...wanted }: AllocationRequest,
+): Rejection | null {
+  const isRunning = wanted.isAnew !== true && wanted.isStopped !== true;
+  if (isRunning || !hasBehavior(context.settings, 'specsAsKubelet')) return null;
+  return unusableDevices(state.grants[request.uid]?.devices ?? {}, context.devices);
+}
+
+function rejectRecalled(work: Work, request: AdmissionRequest, { reason, message }: Rejection): void {
+  const { uid } = request;
+  const { enqueue } = work.args;
+  work.state.recalled = work.state.recalled.filter((each) => each !== uid);
+  work.state.unjudged = without(work.state.unjudged, uid);
   recordEvent(work, request, podEvents.rejected(reason, message));
   const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);

@@ -101,6 +101,7 @@ function sendRequest(enqueue: Enqueue, { node, runtime, handedOver }: PodContext
     type: 'allocation.wanted',
     ...requestFor(pod, node),
     isAnew,
+    ...(isAnew || anyReadySandbox({ runtime }) || !hasBehavior(node, 'specsAsKubelet') ? {} : { isStopped: true }),
     ...(before === null ? {} : { handedOver: requestFor(before, node) }),
   });
 }

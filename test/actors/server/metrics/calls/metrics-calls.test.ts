@@ -181,7 +181,11 @@ it('who asks for the resources of pods is counted by the method, and its failure
       input: { path, service: 'podResources', settings },
     },
     {
-      view: { pods: () => [], allocatableCpus: () => [1], contexts: () => [] },
+      view: {
+        pods: () => [],
+        allocatableCpus: () => [1],
+        contexts: <Context>() => [{ sources: {}, settings: {}, grants: {}, devices: {} } as Context],
+      },
       seen: new PodResourcesMetrics(registry),
     },
   );
