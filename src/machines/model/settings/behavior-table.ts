@@ -218,8 +218,10 @@ export const BEHAVIORS = [
       'Without rotation each start until the first client certificate was issued made another key and another request, ' +
       'and ended if the API server did not answer or did not sign for a quarter of an hour.',
     since:
-      'As in the kubelet, key and request are those of the earlier start, the server is waited for for a minute, and the ' +
-      'signature for an hour.',
+      'As in the kubelet, key and request are those of the earlier start, and the agent waits a minute for the server ' +
+      'and an hour for the signature.',
+  },
+  {
     name: 'specsAsKubelet',
     before: 'After a restart of the machine a pod started with its devices, even if their plugin was not registered.',
     since: 'As in the kubelet, it is rejected with `UnexpectedAdmissionError`.',
