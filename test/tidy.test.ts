@@ -202,6 +202,7 @@ describe('CONTRIBUTING answers where to change what', () => {
     'model/spec/dns.ts': 'podDns',
     'model/images/image-choice.ts': 'imagesToRemove',
     'charts/node/shutdown/policy.ts': 'podsOfGroup',
+    'charts/csi/disk.ts': 'diskMachine',
     'charts/csi/mount.ts': 'csiMountMachine',
   };
   const inMachines = named.flatMap((path) =>

@@ -24,7 +24,7 @@ const OPENED_FIRST_MAX = 105 * KB;
  */
 const OPENED_MAX = 170 * KB;
 /** The machines and the kernel. */
-const MACHINES_MAX = 300 * KB;
+const MACHINES_MAX = 320 * KB;
 
 let browser: Browser;
 

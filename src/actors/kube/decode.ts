@@ -216,7 +216,7 @@ export function sealed(target: KubeTarget, object: KubeObject, vault: Vault): Ku
   if (target.subresource === 'token') return withSealedToken(target, object, vault);
   const id = documentIdOf(target, object);
   if (id === null) return object;
-  const namespace = String(object.metadata['namespace']);
+  const namespace = memberText(object.metadata, 'namespace');
   if (!isPod(target)) return vault.hold({ namespace, id }, () => withSealedData(object, vault)) as KubeObject;
   const made = withSealedSpec(object, { namespace, id }, vault);
   // Nothing of it is started any more, and thousands may be kept by the API server.
@@ -238,9 +238,14 @@ export const POD_DOCUMENTS = 'pods/';
 
 /** The id in the vault of an object with values; `null` for every other one. */
 export function documentIdOf(target: KubeTarget, { metadata }: Pick<KubeObject, 'metadata'>): string | null {
-  const { namespace, name, uid } = metadata;
-  if (isPod(target)) return `${POD_DOCUMENTS}${uid}`;
-  return isSecret(target) ? `secrets/${namespace}/${name}` : null;
+  if (isPod(target)) return `${POD_DOCUMENTS}${memberText(metadata, 'uid')}`;
+  return isSecret(target) ? `secrets/${memberText(metadata, 'namespace')}/${metadata.name}` : null;
+}
+
+/** A member that ought to be text; a server may send anything. */
+export function memberText(metadata: KubeObject['metadata'], name: string): string {
+  const value = metadata[name];
+  return typeof value === 'string' ? value : JSON.stringify(value ?? '');
 }
 
 function hasEnded(pod: KubeObject): boolean {

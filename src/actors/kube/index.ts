@@ -30,6 +30,7 @@ import {
   decodedObject,
   documentIdOf,
   isPod,
+  memberText,
   POD_DOCUMENTS,
   parseExactly,
   sealed,
@@ -203,7 +204,7 @@ class Connection {
   /** Pods that ended unnoticed, such as while the API server was away. They are known by a list of a single page. */
   private releaseUnlisted(input: InputOf<'kube.list'>, { items, metadata }: DecodedList): void {
     if (!isPod(input) || input.name !== undefined || input.continue || metadata.continue) return;
-    this.vault.releaseOthers(POD_DOCUMENTS, new Set(items.map(({ metadata }) => String(metadata['uid']))));
+    this.vault.releaseOthers(POD_DOCUMENTS, new Set(items.map(({ metadata }) => memberText(metadata, 'uid'))));
   }
 
   private async watch(call: PortCall<InputOf<'kube.watch'>, WatchItem>) {

@@ -13,7 +13,7 @@ const forgetful = () => new Vault(Buffer.alloc(32), { limits: { releasedBytes: 0
 const withVariable = (name: string, value: string) =>
   pod(name, { containers: [{ name: 'app', image: 'busybox', env: [{ name: 'A', value }] }] });
 
-const valueOf = (of: KubeObject, vault: Vault): string => vault.open({ $secret: valueNames(of as never)[0]!, len: 0 });
+const valueOf = (of: KubeObject, vault: Vault): string => vault.open({ $secret: valueNames(of)[0]!, len: 0 });
 
 const FORGOTTEN = expect.objectContaining({ code: 'SECRET_NOT_HELD' });
 
@@ -45,7 +45,7 @@ describe('the values of a pod', () => {
       seen.push(change);
       if (change === 'DELETED') end.abort();
     };
-    const watched = node.ask('kube.watch', { ...pods(), resourceVersion }, { signal: end.signal, emit: emit as never });
+    const watched = node.ask('kube.watch', { ...pods(), resourceVersion }, { signal: end.signal, emit });
     server.create(withVariable('other', 'theirs'));
     await expect.poll(() => seen).toEqual(['ADDED']);
     expect(valueOf(items[0]!, node.vault)).toBe('own');

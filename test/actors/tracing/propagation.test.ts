@@ -1,4 +1,4 @@
-/** What is carried from work to its calls, and which headers of strangers count. */
+/** The span of a piece of work in the calls that it makes, and the `traceparent` headers of clients that count. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { carrying, remoteSpan, traceparent, traceparentOf } from '../../../src/actors/tracing/propagation.ts';

@@ -94,12 +94,8 @@ async function groupsOf(guest: Guest, cluster: GuestCluster): Promise<Readonly<R
   const names = namesOf(await cluster.pods());
   const named = names.reduce((all, [identity, name]) => all.replaceAll(identity, name), text.trim());
   const sandboxes = named.replaceAll(/cri-containerd-[0-9a-f]{64}\.scope/g, 'sandbox').replaceAll(`${SLICES}/`, '');
-  return Object.fromEntries(
-    sandboxes
-      .split('\n')
-      .map((line) => line.split(/=(.*)/, 2))
-      .toSorted(),
-  );
+  const lines = sandboxes.split('\n').toSorted((a, b) => (a < b ? -1 : 1));
+  return Object.fromEntries(lines.map((line) => line.split(/=(.*)/, 2)));
 }
 
 /** The parts of each status that come from resources. */

@@ -263,7 +263,7 @@ function isMounted(context: Context, key: string): boolean {
 }
 
 /** The label that the volume of a pod needs; `null` while the CSIDriver objects are not known. */
-export function neededLabel(context: Context, { volume }: Mount): string | null {
+function neededLabel(context: Context, { volume }: Mount): string | null {
   const { spec } = driverOf(context, volume.driver);
   return spec === undefined ? null : labelOf(volume, spec);
 }

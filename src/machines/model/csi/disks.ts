@@ -11,7 +11,7 @@ import type { BoundVolume } from '../operations/volume.ts';
 import type { CSIVolume, DiskOfVolume } from './messages.ts';
 
 export const ISCSI_PLUGIN = 'kubernetes.io/iscsi';
-export const FC_PLUGIN = 'kubernetes.io/fc';
+const FC_PLUGIN = 'kubernetes.io/fc';
 export const DISK_PLUGINS = { iscsi: ISCSI_PLUGIN, fc: FC_PLUGIN } as const;
 const BLOCK = 'volumeDevices';
 
