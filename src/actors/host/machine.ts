@@ -125,9 +125,9 @@ const LABEL = /^[^:\s]+:[^:\s]+:[^:\s]+(:\S+)?$/;
 const valueFrom = (text: string, key: string): string | undefined =>
   text
     .split('\n')
-    .map((line) => line.trim().split(/\s*=\s*/, 2))
+    .map((line) => line.split('=', 2).map((part) => part.trim()))
     .find(([name]) => name === key)?.[1]
-    ?.replace(/^"(.*)"$/, '$1');
+    ?.replaceAll('"', '');
 
 /** Whether SELinux is active: its file system exists, and this process has a label of a loaded policy. */
 async function hasSELinux(root: string): Promise<boolean> {

@@ -55,7 +55,14 @@ const kills = [
   ),
 ];
 /** Builders with arguments that are not texts. */
-const OF_OTHER_ARGUMENTS = new Set(['rejected', 'killing', 'inspectFailed', 'unmountedVolumes', 'unprocessedVolumes']);
+const OF_OTHER_ARGUMENTS = new Set([
+  'rejected',
+  'killing',
+  'inspectFailed',
+  'failedNodeDeclaredFeaturesCheck',
+  'unmountedVolumes',
+  'unprocessedVolumes',
+]);
 const builders: readonly EventText[] = [
   ...Object.entries({ ...podEvents, ...containerEvents })
     .filter(([name]) => !OF_OTHER_ARGUMENTS.has(name))
@@ -69,6 +76,7 @@ const builders: readonly EventText[] = [
         : [call(builder)],
     ),
   ...kills.map(containerEvents.killing),
+  podEvents.failedNodeDeclaredFeaturesCheck([ARGUMENT]),
   podEvents.unmountedVolumes([ARGUMENT], [ARGUMENT]),
   podEvents.unprocessedVolumes([ARGUMENT], [ARGUMENT]),
   containerEvents.inspectFailed(waitingMessages.invalidImageName(ARGUMENT, ARGUMENT)),
