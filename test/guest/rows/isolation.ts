@@ -1,5 +1,6 @@
 /** The isolation of containers, on a runtime that supports all of it: containerd 2. And volumes that are shared. */
 import { expect } from 'vitest';
+import type { Pod } from '../../../src/machines/model/api/pod.ts';
 import type { GuestCluster } from '../support/cluster.ts';
 import type { Guest } from '../support/guest.ts';
 import { properties, type Row, scopeOf, sliceOf, textOf, touchesNothing } from './row.ts';
@@ -22,6 +23,15 @@ const appArmor = (profile: object) => ({ securityContext: { appArmorProfile: pro
 const seccomp = (profile: object) => ({ securityContext: { seccompProfile: profile } });
 /** The seccomp mode (0: none, 2: a filter) of the container's first process. */
 const seccompOf = (guest: Guest, pod: string) => guest.run(inPod(pod, 'grep ^Seccomp: /proc/1/status'));
+
+const IQN = 'iqn.2026-01.test:disk';
+/** Starts the initiator and a target with one disk, which is blank. */
+const TARGET = `set -e
+systemctl start iscsid tgt
+truncate -s 64M /srv/disk
+tgtadm --lld iscsi --mode target --op new --tid 1 --targetname ${IQN}
+tgtadm --lld iscsi --mode logicalunit --op new --tid 1 --lun 1 --backing-store /srv/disk
+tgtadm --lld iscsi --mode target --op bind --tid 1 --initiator-address ALL`;
 
 export const ISOLATION: readonly Row[] = [
   {
@@ -202,6 +212,33 @@ export const ISOLATION: readonly Row[] = [
       });
       expect(await guest.run('findmnt -n -t nfs,nfs4', true)).toBe('');
       await guest.run(isSilent.replace('$1', 'D'));
+    },
+  },
+  {
+    what: 'a volume of an iSCSI target',
+    seen: 'is formatted and mounted when the Node lists it as attached, is the same after `systemctl restart`, and its session ends with the pod',
+    async see(guest, cluster) {
+      await guest.run(TARGET);
+      const volumes = [{ name: 'disk', iscsi: { targetPortal: '127.0.0.1', iqn: IQN, lun: 1, fsType: 'ext4' } }];
+      const container = { volumeMounts: [{ name: 'disk', mountPath: '/disk' }] };
+      const inUse = `kubernetes.io/iscsi/127.0.0.1:${IQN}:1`;
+      const see = async ({ metadata }: Pod) => {
+        const path = `/var/lib/kubelet/pods/${metadata.uid}/volumes/kubernetes.io~iscsi/disk`;
+        expect(await guest.run(`findmnt -n -o FSTYPE,SOURCE ${path}`)).toMatch(/^ext4 +\/dev\/sd[a-z]\n$/);
+        await guest.run(inPod('disk', 'echo one > /disk/file; sync'));
+        await touchesNothing(guest, 'systemctl restart statelet', async () => {
+          await cluster.runs('disk');
+        });
+        expect(await guest.run(inPod('disk', 'cat /disk/file'))).toBe('one\n');
+        expect(await guest.run('iscsiadm -m session')).toContain(IQN);
+      };
+      await Promise.all([cluster.attach(inUse), withPod(['disk', container, { volumes }], cluster, see)]);
+      const sessions = 'iscsiadm -m session 2>&1 || true';
+      await guest.until('no session is left', sessions, (output) => output.includes('No active sessions'));
+      await cluster.untilNode('uses no volume', ({ status }) => (status.volumesInUse ?? []).length === 0);
+      await withPod(['disk', container, { volumes }], cluster, async () => {
+        expect(await guest.run(inPod('disk', 'cat /disk/file'))).toBe('one\n');
+      });
     },
   },
 ];

@@ -149,6 +149,13 @@ export class GuestCluster {
     });
   }
 
+  /** Reports a volume as attached, in place of the cluster's controller, once the node lists it as in use. */
+  async attach(name: string): Promise<void> {
+    await this.untilNode(`uses ${name}`, ({ status }) => status.volumesInUse?.includes(name) === true);
+    const status = { volumesAttached: [{ name, devicePath: '' }] };
+    await this.cluster.admin.rest.patch(`/api/v1/nodes/${NODE}/status`, 'application/merge-patch+json', { status });
+  }
+
   /** Waits for a condition of the node. */
   async untilCondition(type: string, status: 'True' | 'False'): Promise<void> {
     const isSo = ({ status: { conditions } }: NodeObject) =>
@@ -171,6 +178,7 @@ export interface NodeObject {
     readonly capacity: Readonly<Record<string, string>>;
     readonly allocatable: Readonly<Record<string, string>>;
     readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+    readonly volumesInUse?: readonly string[];
   };
 }
 interface EventObject {

@@ -38,15 +38,15 @@ const CONTAINERD: Readonly<Record<Suite, string>> = { trixie: 'containerd.toml',
 /** Packages of one suite only: containerd 1.7 makes no checkpoints, and only forky runs tests of a checkout. */
 const MORE: Readonly<Record<Suite, readonly string[]>> = {
   trixie: [],
-  forky: ['criu', 'e2fsprogs', 'libfaketime', 'nfs-common', 'nfs-kernel-server'],
+  forky: ['criu', 'e2fsprogs', 'libfaketime', 'nfs-common', 'nfs-kernel-server', 'open-iscsi', 'tgt'],
 };
 
 /** Further settings, as shell commands; `$1` is the root. */
 const SETTINGS = [
   'chroot "$1" systemctl enable agent.socket systemd-networkd.service containerd.service',
   'chroot "$1" systemctl mask apparmor.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer',
-  // Only one row needs a file server, and starts it.
-  'for unit in nfs-server rpcbind; do chroot "$1" systemctl disable $unit.service || true; done',
+  // Only one row each needs a file server and an iSCSI target, and starts it.
+  'for unit in nfs-server rpcbind iscsid open-iscsi tgt; do chroot "$1" systemctl disable $unit.service || true; done',
   // Only the drivers of the emulated disks, because a small image is unpacked faster.
   'printf "virtio_pci\\nvirtio_blk\\n" >> "$1/etc/initramfs-tools/modules"',
   'sed -i s/^MODULES=.*/MODULES=list/ "$1/etc/initramfs-tools/initramfs.conf"',

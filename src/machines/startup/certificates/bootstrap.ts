@@ -10,7 +10,7 @@
  * Invariants:
  *   P1 the key is kept until its certificate is on disk, so that each start until then makes the same request, which
  *      has to be approved once.
- *   P2 an unreachable server is waited for for a minute; any other failure ends the start.
+ *   P2 it waits a minute for an unreachable server; any other failure ends the start.
  * Upstream: pkg/kubelet/certificate/bootstrap/bootstrap.go (LoadClientCert), client-go util/certificate/csr.
  */
 
