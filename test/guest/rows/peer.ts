@@ -20,7 +20,11 @@ const both = (cpu: string, memory: string) => ({ limits: { cpu, memory }, reques
 /** The pods by name; what is compared are their cgroups and statuses. */
 const SPECS: Readonly<Record<string, object>> = {
   'best-effort': { containers: [container('app')] },
-  limited: { containers: [container('app', { limits: { cpu: '250m', memory: '64Mi' } })] },
+  limited: {
+    containers: [
+      container('app', { limits: { cpu: '250m', memory: '64Mi' }, requests: { cpu: '100m', memory: '32Mi' } }),
+    ],
+  },
   requesting: { containers: [container('app', { requests: { cpu: '100m', memory: '32Mi' } })] },
   'cpu-only': { containers: [container('app', { requests: { cpu: '70m' }, limits: { cpu: '300m' } })] },
   'memory-only': {
@@ -152,8 +156,15 @@ async function seenUnder(guest: Guest, cluster: GuestCluster) {
   return { started, resized };
 }
 
-let ofKubelet: Awaited<ReturnType<typeof seenUnder>> | undefined;
-let ofStatelet: Awaited<ReturnType<typeof seenUnder>> | undefined;
+type Agent = 'kubelet' | 'statelet';
+/** By agent, what its row saw. */
+const seen = new Map<Agent, Awaited<ReturnType<typeof seenUnder>>>();
+
+function seenOf(agent: Agent) {
+  const found = seen.get(agent);
+  if (found === undefined) throw new Error(`the row of ${agent} has failed: there is nothing to compare`);
+  return found;
+}
 
 export const PEER: readonly Row[] = [
   {
@@ -163,7 +174,7 @@ export const PEER: readonly Row[] = [
     async see(guest, cluster) {
       await guest.run(KUBEADM_NODE);
       await cluster.untilAgent('kubelet');
-      ofKubelet = await seenUnder(guest, cluster);
+      seen.set('kubelet', await seenUnder(guest, cluster));
       await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
       await cluster.untilAgent('statelet');
     },
@@ -172,7 +183,7 @@ export const PEER: readonly Row[] = [
     what: 'the same pods under Statelet',
     seen: 'run, and are resized',
     async see(guest, cluster) {
-      ofStatelet = await seenUnder(guest, cluster);
+      seen.set('statelet', await seenUnder(guest, cluster));
     },
   },
   {
@@ -180,8 +191,9 @@ export const PEER: readonly Row[] = [
     seen: 'have the same values under both, after the start and after the resizes',
     needs: 'kubelet',
     async see() {
-      expect(ofStatelet?.started.groups).toEqual(ofKubelet?.started.groups);
-      expect(ofStatelet?.resized.groups).toEqual(ofKubelet?.resized.groups);
+      const [here, there] = [seenOf('statelet'), seenOf('kubelet')];
+      expect(here.started.groups).toEqual(there.started.groups);
+      expect(here.resized.groups).toEqual(there.resized.groups);
     },
   },
   {
@@ -189,8 +201,9 @@ export const PEER: readonly Row[] = [
     seen: 'are the same under both, after the start and after the resizes',
     needs: 'kubelet',
     async see() {
-      expect(ofStatelet?.started.statuses).toEqual(ofKubelet?.started.statuses);
-      expect(ofStatelet?.resized.statuses).toEqual(ofKubelet?.resized.statuses);
+      const [here, there] = [seenOf('statelet'), seenOf('kubelet')];
+      expect(here.started.statuses).toEqual(there.started.statuses);
+      expect(here.resized.statuses).toEqual(there.resized.statuses);
     },
   },
 ];
