@@ -206,11 +206,13 @@ export const BEHAVIORS = [
       'stayed with the init containers that had it. A pod that ran while its cgroup was missing went on outside of it. ' +
       'Readiness was probed in the period of the probe only. Failures to pull images were in the status of a pod ' +
       'without a sandbox. Users of its own in the network of the machine, and changes of a pod, were not compared with ' +
-      'the features of the node, and old kernels were not warned of.',
+      'the features of the node, and old kernels were not warned of. With `MemoryQoS` a container without a limit was ' +
+      'throttled below the allocatable memory.',
     since:
       'As in the kubelet, it waits for half as long again as their grace period, such memory is free when a later ' +
       'container runs, such a pod is restarted in its cgroup, what is not ready is probed at least once for each sync of ' +
-      'its pod, the status of a pod without a sandbox names no failure of an image, and these are compared.',
+      'its pod, the status of a pod without a sandbox names no failure of an image, these are compared, and such a ' +
+      'container is throttled below the memory that all pods may use, which includes the eviction reserve.',
   },
   {
     name: 'bootstrapAsKubelet',

@@ -120,7 +120,12 @@ export interface NodeSettings {
    * With the gate MemoryQoS; `null` without it. `reserves`: requested memory is protected from reclaim
    * (`TieredReservation`).
    */
-  readonly memoryQoS?: { readonly throttlingFactor: number; readonly reserves: boolean } | null;
+  readonly memoryQoS?: {
+    readonly throttlingFactor: number;
+    readonly reserves: boolean;
+    /** The most that a container without a limit can use, as a quantity; absent: the node's allocatable memory. */
+    readonly unlimited?: string;
+  } | null;
   readonly cpuCFSQuota: boolean;
   readonly cpuCFSQuotaPeriodUs: number;
   readonly podPidsLimit: number;

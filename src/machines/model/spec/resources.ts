@@ -329,13 +329,14 @@ export function reservedMemory(qos: QOSClass, memory: Nano, { memoryQoS, cgroupV
   return { [qos === 'Guaranteed' ? 'memory.min' : 'memory.low']: String(bytes) };
 }
 
-/** The usage at which a container is throttled: between its request and its limit, or the node's allocatable. */
+/** The usage at which a container is throttled: between its request and its limit, or what the node has for pods. */
 function throttledMemory(
   { request, limit }: { readonly request: bigint; readonly limit: bigint },
   { memoryQoS, cgroupVersion, allocatable }: MemorySettings,
 ): Unified {
   if (cgroupVersion !== 2 || !memoryQoS || request === limit) return {};
-  const most = limit === 0n ? wholeUnits(nanoOf(allocatable?.['memory'] ?? '0')) : limit;
+  const unlimited = memoryQoS.unlimited ?? allocatable?.['memory'] ?? '0';
+  const most = limit === 0n ? wholeUnits(nanoOf(unlimited)) : limit;
   if (most === 0n) return {};
   const high = Number(request) + (Number(most) - Number(request)) * memoryQoS.throttlingFactor;
   const bytes = Math.floor(high / PAGE) * PAGE;

@@ -16,7 +16,7 @@ import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type {
   AdmissionSettings,
   NodeSettings,
@@ -83,7 +83,7 @@ export function deriveSettings(context: EstablishedContext): NodeSettings {
     allocatable: resources.allocatable,
     admission: admissionSettings(context.input.behavior, flags, config, node, machineInfo, resources),
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
-    memoryQoS: memoryQoS(config),
+    memoryQoS: memoryQoS(config, resources, context.input),
     ...featureSettings(gatesOf(config)),
     cgroupVersion: hierarchy.version,
     ...(config.singleProcessOOMKill === true ? { killsSingleProcess: true } : {}),
@@ -123,11 +123,19 @@ function seLinux({ seLinux: isActive, seLinuxFileLabel: fileLabel }: MachineInfo
   return { seLinux: true, seLinuxMounts: { fileLabel, everyVolume: gates('SELinuxMount') } };
 }
 
-/** With the gate MemoryQoS, the throttling factor, and whether requested memory is protected. */
-function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
+/**
+ * With the gate MemoryQoS, the throttling factor, and whether requested memory is protected. As upstream, containers
+ * without a limit are throttled below what all pods together may use.
+ */
+function memoryQoS(
+  config: KubeletConfiguration,
+  { podsLimit: { memory: unlimited } }: NodeResources,
+  decider: Decider,
+): NonNullable<NodeSettings['memoryQoS']> | null {
   if (!gatesOf(config)('MemoryQoS')) return null;
   const reserves = config.memoryReservationPolicy === 'TieredReservation';
-  return { throttlingFactor: config.memoryThrottlingFactor, reserves };
+  const isAsKubelet = unlimited !== undefined && hasBehavior(decider, 'podDetailsAsKubelet');
+  return { throttlingFactor: config.memoryThrottlingFactor, reserves, ...(isAsKubelet ? { unlimited } : {}) };
 }
 
 /** Sources of pods besides files, and whether there is an API server. */

@@ -174,6 +174,12 @@ describe('resources', () => {
       expect(of(resources)).toEqual({ ...KILL, ...memory }),
     );
 
+    it('slows one without a limit before all that pods may use', () => {
+      const memoryQoS = { throttlingFactor: 0.9, reserves: true, unlimited: '20000000' };
+      const resources = { requests: { memory: '1Mi' } };
+      expect(of(resources, { memoryQoS })).toMatchObject({ 'memory.high': '18104320' });
+    });
+
     it('keeps nothing unless it is to, and does nothing with hierarchies of version 1', () => {
       const memoryQoS = { throttlingFactor: 0.9, reserves: false };
       expect(of(burstable, { memoryQoS })).toEqual({ ...KILL, ...UNPROTECTED, 'memory.high': '1990656' });

@@ -58,6 +58,13 @@ it.each([
   expect({ seLinux, seLinuxMounts }).toEqual(expected);
 });
 
+it('with MemoryQoS, containers without a limit are throttled below what all pods may use', () => {
+  const fields = { featureGates: { MemoryQoS: true }, kubeReserved: { memory: '1Gi' }, memoryThrottlingFactor: 0.8 };
+  const settings = settingsOfMachine({ memoryBytes: String(8 * 1024 ** 3) }, fields);
+  expect(settings?.memoryQoS).toEqual({ throttlingFactor: 0.8, reserves: false, unlimited: '7Gi' });
+  expect(settings?.allocatable?.['memory']).toBe('7068Mi');
+});
+
 it('gates reach what they decide about', () => {
   const featureGates = { PodLevelResources: false, InPlacePodLevelResourcesVerticalScaling: false, EnvFiles: false };
   const settings = settingsOf({ featureGates, crashLoopBackOff: { maxContainerRestartPeriod: '2s' } });
