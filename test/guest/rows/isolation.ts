@@ -229,7 +229,8 @@ export const ISOLATION: readonly Row[] = [
         await touchesNothing(guest, 'systemctl restart statelet', async () => {
           await cluster.runs('disk');
         });
-        expect(await guest.run(inPod('disk', 'cat /disk/file'))).toBe('one\n');
+        const read = inPod('disk', 'cat /disk/file');
+        await guest.until('the restarted agent knows the pod', read, (output) => output === 'one\n');
         expect(await guest.run('iscsiadm -m session')).toContain(IQN);
       };
       await Promise.all([cluster.attach(inUse), withPod(['disk', container, { volumes }], cluster, see)]);
