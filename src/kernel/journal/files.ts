@@ -30,8 +30,8 @@ export interface OpenSegment {
 }
 
 /**
- * Opens a file for reading. Anything else is refused: a pipe lets a reader wait for a writer, perhaps forever, and
- * delivers its bytes only once, but the first lines of a segment are read twice.
+ * Opens a regular file for reading, and refuses everything else. Reading a pipe can wait for ever for its writer. And a
+ * pipe delivers its bytes once, but the first lines of a segment are read twice.
  */
 export function openFile(path: string): number {
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);

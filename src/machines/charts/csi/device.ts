@@ -19,7 +19,6 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/pod.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
-import type { DeviceId } from '../../model/csi/paths.ts';
 import { devicePlace } from '../../model/csi/paths.ts';
 import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import {
@@ -40,8 +39,10 @@ import {
   askCapabilities,
   CANNOT_ATTACH,
   capabilitiesIn,
+  type DeviceInput,
   driverGuards,
   fetchSecret,
+  orderIn,
   reportsAsKubelet,
   retryDelays,
   secretError,
@@ -55,16 +56,6 @@ import {
  */
 const READ_BASE_MS = 500;
 const READ_MAX_MS = 10_000;
-
-interface DeviceInput extends Omit<DeviceOrder, 'type'> {
-  readonly key: string;
-  readonly root: string;
-  readonly nodeName: string;
-  readonly behavior: number;
-  readonly id: DeviceId;
-  /** An earlier agent, or a crashed actor, may have staged the volume. */
-  readonly mayBeStaged: boolean;
-}
 
 interface Context extends DeviceInput {
   readonly publishContext: StagedDevice['publishContext'];
@@ -98,11 +89,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-const updateOrder = s.assign(({ context, event }) => {
-  if (event.type !== 'device.known') return {};
-  const { type: _, ...known } = event;
-  return { ...known, volume: known.volume ?? context.volume };
-});
+const updateOrder = s.assign(({ context, event }) => (event.type === 'device.known' ? orderIn(event, context) : {}));
 
 const becameAttached = ({ context, event }: { context: Context; event: DeviceOrder }): boolean =>
   event.isAttached && !context.isAttached;

@@ -18,24 +18,21 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { diskDirectory, diskOptions, ISCSI_PLUGIN } from '../../model/csi/disks.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport } from '../../model/csi/messages.ts';
-import type { DeviceId } from '../../model/csi/paths.ts';
 import { isAttachable, type Secrets } from '../../model/csi/policy.ts';
 import { withLabel } from '../../model/csi/selinux.ts';
 import { diskOperations } from '../../model/operations/disk.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { afterFailure, fetchSecret, NO_FAILURE, retryDelays, secretsIn } from './driver-calls.ts';
+import {
+  afterFailure,
+  type DeviceInput,
+  fetchSecret,
+  NO_FAILURE,
+  orderIn,
+  retryDelays,
+  secretsIn,
+} from './driver-calls.ts';
 
-interface DiskInput extends Omit<DeviceOrder, 'type'> {
-  readonly key: string;
-  readonly root: string;
-  readonly nodeName: string;
-  readonly behavior: number;
-  readonly id: DeviceId;
-  /** An earlier agent, or a crashed actor, may have attached the disk. */
-  readonly mayBeStaged: boolean;
-}
-
-interface Context extends DiskInput {
+interface Context extends DeviceInput {
   /** The path of the device; empty while the disk is not attached. */
   readonly device: string;
   readonly secrets: Secrets;
@@ -50,7 +47,7 @@ const isReady = (order: Pick<DeviceOrder, 'driver' | 'isReported' | 'isAttached'
   !mustBeAttached(order) || (order.isReported && order.isAttached);
 
 const s = setup({
-  types: typed<{ input: DiskInput; context: Context; events: DeviceOrder | Ended }>(),
+  types: typed<{ input: DeviceInput; context: Context; events: DeviceOrder | Ended }>(),
   actors: {
     ...pick(diskOperations, 'disk.attach', 'disk.mountDevice', 'disk.detach'),
     ...pick(kubeOperations, 'kube.get'),
@@ -69,11 +66,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-const updateOrder = s.assign(({ context, event }) => {
-  if (event.type !== 'device.known') return {};
-  const { type: _, ...known } = event;
-  return { ...known, volume: known.volume ?? context.volume };
-});
+const updateOrder = s.assign(({ context, event }) => (event.type === 'device.known' ? orderIn(event, context) : {}));
 
 const directoryOf = ({ root, id }: Context): string => diskDirectory(root, required(id.disk, 'the disk'));
 const step = ({ id }: Context, ofFiles: string, ofBlocks = ofFiles): string =>

@@ -1,7 +1,8 @@
 /** Shared by the charts of devices, mounts and expansions: preparing a driver, and waiting after a failure. */
 import { now, outputOf } from '../../../kernel/xstate.ts';
 import type { SecretReference } from '../../model/api/pod.ts';
-import type { CSIFailure, CSIVolume, Driver } from '../../model/csi/messages.ts';
+import type { CSIFailure, CSIVolume, DeviceOrder, Driver } from '../../model/csi/messages.ts';
+import type { DeviceId } from '../../model/csi/paths.ts';
 import { type Capabilities, isAttachable, PLUGIN, type Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
 import { type EventText, podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
@@ -116,3 +117,20 @@ export const secretLookup = (context: Behaving, ref: SecretReference | null): st
 /** Upstream's text: `fetching NodeStageSecretRef default/key failed: ` */
 export const secretError = (context: Behaving, kind: string, ref: SecretReference | null): string =>
   `fetching ${kind} ${ref?.namespace}/${ref?.name} failed: ${secretLookup(context, ref)}`;
+
+/** What the actor of a device, or of a disk, begins with. */
+export interface DeviceInput extends Omit<DeviceOrder, 'type'> {
+  readonly key: string;
+  readonly root: string;
+  readonly nodeName: string;
+  readonly behavior: number;
+  readonly id: DeviceId;
+  /** An earlier agent, or a crashed actor, may have staged the volume. */
+  readonly mayBeStaged: boolean;
+}
+
+/** The order that replaces an earlier one. Without a volume that of the earlier order stays. */
+export function orderIn(order: DeviceOrder, { volume }: Pick<DeviceInput, 'volume'>) {
+  const { type: _, ...known } = order;
+  return { ...known, volume: known.volume ?? volume };
+}
